@@ -70,7 +70,7 @@ func (r *Replica) askVoter(id uint64, chosen []uint64) {
 	q := newRoundMessage(raftpb.MsgHeartbeat, r.cfg.Self.NodeID, id, r.term)
 	q.message.Commit = &q.commit
 	binary.LittleEndian.PutUint64(q.context[:], r.queue.lastRound)
-	q.hint, q.message.RejectHint = 1+r.wantedPromise(), &q.hint
+	q.hint, q.message.RejectHint = 1+r.leading.lease.wantedPromise(), &q.hint
 	r.peer(id).askedRead = r.queue.lastRound
 	r.effects.Send = append(r.effects.Send, &q.message)
 }
@@ -85,7 +85,7 @@ func (r *Replica) answerRound(m *raftpb.Message) bool {
 	}
 	q := newRoundMessage(raftpb.MsgHeartbeatResp, r.cfg.Self.NodeID, m.GetFrom(), m.GetTerm())
 	copy(q.context[:], m.GetContext())
-	q.hint, q.message.RejectHint = 1+r.promisedTo(m), &q.hint
+	q.hint, q.message.RejectHint = 1+r.succession.promisedTo(m), &q.hint
 	r.effects.Send = append(r.effects.Send, &q.message)
 	return true
 }
@@ -148,7 +148,7 @@ func (r *Replica) heartbeatAnswered(m *raftpb.Message) bool {
 	if r.role != raft.StateLeader {
 		return false
 	}
-	r.promisedBy(p, m)
+	r.leading.lease.promisedBy(p, m)
 	if round != 0 {
 		r.confirmRounds()
 	}
@@ -196,8 +196,8 @@ func (r *Replica) answeredByQuorum(voters []uint64) uint64 {
 }
 
 // resetReads forgets positions, activity and promises. They hold for one term and role.
-func (r *Replica) resetReads() {
-	for _, p := range r.peers { // order-free: each is reset by itself
+func (f *facts) resetReads() {
+	for _, p := range f.peers { // order-free: each is reset by itself
 		p.askedRead, p.answeredRead, p.lastActive, p.promisedUntil, p.blamesAt = 0, 0, 0, 0, 0
 	}
 }
@@ -205,7 +205,7 @@ func (r *Replica) resetReads() {
 // isActive reports whether a member has answered this leader within an election timeout, and
 // its connection has not ended since.
 // Raft's RecentActive does not do: CheckQuorum resets it.
-func (r *Replica) isActive(id uint64) bool {
-	p := r.peers[id]
-	return id == r.cfg.Self.NodeID || p != nil && p.lastActive > 0 && r.ticks-p.lastActive <= electionTicks
+func (f *facts) isActive(id uint64) bool {
+	p := f.peers[id]
+	return id == f.cfg.Self.NodeID || p != nil && p.lastActive > 0 && f.ticks-p.lastActive <= electionTicks
 }

@@ -14,7 +14,7 @@ import (
 //
 // The lost cluster may have gone on after what is known of it. Its clocks moved it no further ahead than the present
 // time, and clients by ClientFloorAheadMax more. If it was further ahead of the clock already, its lead did not
-// grow (lead.go): it has gained no more than the time that has passed.
+// grow (headroom.go): it has gained no more than the time that has passed.
 
 // marginHeldMin is the smallest margin above a cluster whose time stood ahead of the clock. A lead shrinks once in an epoch
 // and the clocks of two machines differ, so without a margin the new cluster might begin below the old one.

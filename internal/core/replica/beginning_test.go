@@ -128,7 +128,7 @@ func useUp(c *cluster, u64 bool) (ceiling uint64) {
 }
 
 // TestBeginning_NeverGoesBack: a chain of clusters, each restored from any earlier backup, with the note of the
-// restoration before. Each gains up to what its lead allows, as in lead.go.
+// restoration before. Each gains up to what its lead allows, as in headroom.go.
 func TestBeginning_NeverGoesBack(t *testing.T) {
 	for s := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(s, 77))

@@ -11,7 +11,7 @@ import (
 
 // askForVotes sends this candidate's vote requests while its own term is still being written, so
 // that its disk and those of the voters work at the same time. Votes that are granted before the
-// term is durable wait in [Replica.holdGrant].
+// term is durable wait in [succession.holdGrant].
 //
 // A crash may take such a candidacy in term t back: the node returns in an earlier term, with the
 // votes of others for it in t on their way or on their disks. It may then campaign in t again, and
@@ -34,32 +34,32 @@ import (
 func (r *Replica) askForVotes(requests []*raftpb.Message) {
 	var wait []*raftpb.Message
 	for _, m := range requests {
-		if isTransfer(m) && !mutant.On(mutant.CampaignUnsynced) || !r.isLogDurable() && !mutant.On(mutant.EarlyUndurableLog) {
+		if isTransfer(m) && !mutant.On(mutant.CampaignUnsynced) || !r.tail.isLogDurable() && !mutant.On(mutant.EarlyUndurableLog) {
 			wait = append(wait, m)
 		} else {
 			r.effects.Send = append(r.effects.Send, m)
 		}
 	}
 	if len(wait) > 0 {
-		r.write(&raftpb.Message{}, wait)
+		r.tail.write(&raftpb.Message{}, wait)
 	}
 }
 
 // isLogDurable reports whether this node's log is on disk up to its end.
-func (r *Replica) isLogDurable() bool {
-	return !slices.ContainsFunc([]*Write{r.inFlight, r.collecting}, func(w *Write) bool {
+func (t *tail) isLogDurable() bool {
+	return !slices.ContainsFunc([]*Write{t.inFlight, t.collecting}, func(w *Write) bool {
 		return w != nil && (len(w.Entries) > 0 || w.Snapshot != nil)
 	})
 }
 
 // holdGrant keeps a vote that this candidate was granted before its own term is durable, and reports
 // whether it did: at most one of each voter, and none once the term or the role has changed.
-func (r *Replica) holdGrant(m *raftpb.Message) bool {
-	if r.role != raft.StateCandidate || m.GetReject() || m.GetTerm() != r.term || r.durable.term == r.term || mutant.On(mutant.CountEarlyGrants) {
+func (s *succession) holdGrant(m *raftpb.Message) bool {
+	if s.role != raft.StateCandidate || m.GetReject() || m.GetTerm() != s.term || s.durable.term == s.term || mutant.On(mutant.CountEarlyGrants) {
 		return false
 	}
-	list := &r.succession.early
-	if r.isVoter(m.GetFrom()) && !slices.ContainsFunc(*list, func(o *raftpb.Message) bool { return o.GetFrom() == m.GetFrom() }) {
+	list := &s.early
+	if s.isVoter(m.GetFrom()) && !slices.ContainsFunc(*list, func(o *raftpb.Message) bool { return o.GetFrom() == m.GetFrom() }) {
 		*list = append(*list, m)
 	}
 	return true

@@ -43,7 +43,7 @@ const (
 // proposes one at a time, when all earlier ones are applied, so what is checked here still
 // holds when the change is applied (Ongaro's dissertation, §4.1).
 func (r *Replica) change(c MemberChange) {
-	err := r.checkChange(c)
+	err := r.membership.checkChange(c)
 	if c.Kind == Remove && c.Member.ID == r.cfg.Self.NodeID && err == nil && !mutant.On(mutant.ChangeUnchecked) && !mutant.On(mutant.UnrefusedLeader) {
 		// A leader steps down when it applies its removal, and does not tell the others that
 		// this is committed. Of two voters the other could then never be elected.
@@ -51,13 +51,13 @@ func (r *Replica) change(c MemberChange) {
 		err = isotone.Errorf(isotone.CodeOverloaded, "node %d leads and transfers its leadership before it can be removed; try again", oracle.NodeOf(c.Member.ID))
 	}
 	if err == nil {
-		err = r.proposeChange(c)
+		err = r.membership.propose(c)
 	}
 	r.effects.ChangeRefused = err
 }
 
-// proposeChange proposes a change that was checked.
-func (r *Replica) proposeChange(c MemberChange) *isotone.Error {
+// propose proposes a change that was checked.
+func (ms *membership) propose(c MemberChange) *isotone.Error {
 	member := oracle.Member{ID: c.Member.ID}
 	single := func(kind raftpb.ConfChangeType, id uint64) *raftpb.ConfChangeSingle {
 		return &raftpb.ConfChangeSingle{Type: kind.Enum(), NodeId: new(id)}
@@ -67,7 +67,7 @@ func (r *Replica) proposeChange(c MemberChange) *isotone.Error {
 	switch c.Kind {
 	case AddVoter:
 		changes = append(changes, single(raftpb.ConfChangeAddNode, member.ID))
-		if old := r.replacedBy(member.ID); old != 0 {
+		if old := ms.replacedBy(member.ID); old != 0 {
 			changes = append(changes, single(raftpb.ConfChangeRemoveNode, old))
 			transition = raftpb.ConfChangeTransitionJointExplicit.Enum() // left by promoteLearners
 		}
@@ -75,20 +75,20 @@ func (r *Replica) proposeChange(c MemberChange) *isotone.Error {
 		member.PeerAddr, member.Promote = c.Member.PeerAddr, c.Member.Promote
 		changes = append(changes, single(raftpb.ConfChangeAddLearnerNode, member.ID))
 	case ReplaceMember:
-		member.ID, _ = r.state.NextMember(c.Member.ID)
+		member.ID, _ = ms.state.NextMember(c.Member.ID)
 		member.PeerAddr, member.Promote, member.Replaces = c.Member.PeerAddr, true, c.Member.ID
 		changes = append(changes, single(raftpb.ConfChangeAddLearnerNode, member.ID))
 	case Remove:
 		changes = append(changes, single(raftpb.ConfChangeRemoveNode, member.ID))
 	case UpdateMember:
-		if !r.propose(oracle.Command{Kind: oracle.KindUpdate, Member: c.Member}) {
+		if !ms.tail.propose(oracle.Command{Kind: oracle.KindUpdate, Member: c.Member}) {
 			return isotone.ErrOverloaded
 		}
 		return nil
 	}
-	r.leading.changing = true
-	if err := r.raw.ProposeConfChange(&raftpb.ConfChangeV2{Transition: transition, Changes: changes, Context: oracle.AppendMember(nil, member)}); err != nil {
-		r.leading.changing = false
+	ms.leading.changing = true
+	if err := ms.raw.ProposeConfChange(&raftpb.ConfChangeV2{Transition: transition, Changes: changes, Context: oracle.AppendMember(nil, member)}); err != nil {
+		ms.leading.changing = false
 		return isotone.Errorf(isotone.CodeOverloaded, "the membership cannot be changed now: %v", err)
 	}
 	return nil
@@ -96,9 +96,9 @@ func (r *Replica) proposeChange(c MemberChange) *isotone.Error {
 
 // replacedBy returns the member that leaves in the change that makes id a voter, 0 for none. A
 // leader cannot propose its own removal; see promoteLearners.
-func (r *Replica) replacedBy(id uint64) uint64 {
-	m, _ := r.state.Member(id)
-	if _, isMember := r.state.Member(m.Replaces); !isMember || m.Replaces == r.cfg.Self.NodeID {
+func (ms *membership) replacedBy(id uint64) uint64 {
+	m, _ := ms.state.Member(id)
+	if _, isMember := ms.state.Member(m.Replaces); !isMember || m.Replaces == ms.cfg.Self.NodeID {
 		return 0
 	}
 	return m.Replaces
@@ -116,7 +116,7 @@ func (r *Replica) followConfiguration() {
 	for _, id := range r.conf.GetVoters() {
 		r.state.EndPromotion(id)
 	}
-	r.forgetStrangers()
+	r.admission.forgetStrangers()
 }
 
 // applyChange applies a committed membership change.
@@ -140,8 +140,8 @@ func (r *Replica) applyChange(e *raftpb.Entry) error {
 	r.conf = r.raw.ApplyConfChange(cc)
 	r.followConfiguration()
 	r.membersChanged, r.leading.changing, r.changedAt = true, false, e.GetIndex()
-	r.forgetPromises()
-	r.restartRounds()
+	r.leading.lease.forgetPromises()
+	r.queue.restart()
 	r.resetRefusals()
 	r.effects.Changed = true
 	r.observe()

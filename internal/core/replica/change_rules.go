@@ -16,6 +16,13 @@ import (
 // The rules that a change of membership has to keep. Each function has a table of them, in the order in
 // which they are checked.
 
+// membership says which changes of the members are possible, and keeps their records up to date.
+type membership struct {
+	*facts
+	leading *leading
+	tail    *tail
+}
+
 // rule is one reason to refuse a change.
 type rule struct {
 	broken  bool          // by the change
@@ -46,14 +53,14 @@ func firstBroken(rules ...rule) *isotone.Error {
 }
 
 // checkChange returns why c cannot be proposed, or nil.
-func (r *Replica) checkChange(c MemberChange) *isotone.Error {
-	if r.role != raft.StateLeader || !r.leading.alloc.IsOpen() && !mutant.On(mutant.UnrefusedBeforeOpen) {
-		return r.redirect()
+func (ms *membership) checkChange(c MemberChange) *isotone.Error {
+	if ms.role != raft.StateLeader || !ms.leading.alloc.IsOpen() && !mutant.On(mutant.UnrefusedBeforeOpen) {
+		return ms.redirect()
 	}
 	if err := firstBroken(
-		tooEarly(r.leading.changing, mutant.UnrefusedSecond, "another change of membership is under way"),
-		tooEarly(len(r.conf.GetVotersOutgoing()) > 0, mutant.UnrefusedInJoint, "another change of membership is under way"),
-		tooEarly(!r.hasRoom(2), mutant.None, "too many requests are waiting"),
+		tooEarly(ms.leading.changing, mutant.UnrefusedSecond, "another change of membership is under way"),
+		tooEarly(len(ms.conf.GetVotersOutgoing()) > 0, mutant.UnrefusedInJoint, "another change of membership is under way"),
+		tooEarly(!ms.tail.hasRoom(2), mutant.None, "too many requests are waiting"),
 	); err != nil {
 		return err
 	}
@@ -69,53 +76,53 @@ func (r *Replica) checkChange(c MemberChange) *isotone.Error {
 	var err *isotone.Error
 	switch c.Kind {
 	case AddLearner:
-		err = r.checkAdd(c.Member)
+		err = ms.checkAdd(c.Member)
 	case ReplaceMember:
-		err = r.checkReplace(c.Member)
+		err = ms.checkReplace(c.Member)
 	case AddVoter:
-		err = r.checkPromote(c.Member.ID)
+		err = ms.checkPromote(c.Member.ID)
 	case Remove:
-		err = r.checkRemove(c.Member.ID)
+		err = ms.checkRemove(c.Member.ID)
 	case UpdateMember:
-		return r.checkUpdate(c.Member)
+		return ms.checkUpdate(c.Member)
 	}
 	if err != nil {
 		return err
 	}
-	return r.checkQuorumAfter(c)
+	return ms.checkQuorumAfter(c)
 }
 
-func (r *Replica) checkAdd(m oracle.Member) *isotone.Error {
+func (ms *membership) checkAdd(m oracle.Member) *isotone.Error {
 	node := oracle.NodeOf(m.ID)
-	isMember := slices.ContainsFunc(r.state.Members, func(o oracle.Member) bool { return oracle.NodeOf(o.ID) == node })
+	isMember := slices.ContainsFunc(ms.state.Members, func(o oracle.Member) bool { return oracle.NodeOf(o.ID) == node })
 	if err := firstBroken(
 		invalid(isMember, mutant.UnrefusedMember, "node %d is a member already; if it has lost its data directory, replace it (isotone member replace %d PEER_ADDR)", node, node),
-		invalid(r.state.IsRemoved(m.ID), mutant.UnrefusedRemoved, "node %d was a member of this cluster before; a node ID is used once, choose another one", node),
+		invalid(ms.state.IsRemoved(m.ID), mutant.UnrefusedRemoved, "node %d was a member of this cluster before; a node ID is used once, choose another one", node),
 		invalid(oracle.GenerationOf(m.ID) != 0, mutant.UnrefusedGeneration, "a node ID is at most %d", uint64(oracle.NodeMax)),
-		invalid(!r.state.CanRemove(m.ID), mutant.UnrefusedRemovedMax, "node %d could not be removed again: %s; replace a node instead (isotone member replace NODE_ID PEER_ADDR)", node, removedFull),
+		invalid(!ms.state.CanRemove(m.ID), mutant.UnrefusedRemovedMax, "node %d could not be removed again: %s; replace a node instead (isotone member replace NODE_ID PEER_ADDR)", node, removedFull),
 	); err != nil {
 		return err
 	}
-	return r.checkJoin(m)
+	return ms.checkJoin(m)
 }
 
 // checkJoin returns why no learner of this node can be added at its peer address, or nil.
-func (r *Replica) checkJoin(m oracle.Member) *isotone.Error {
+func (ms *membership) checkJoin(m oracle.Member) *isotone.Error {
 	if err := firstBroken(
-		invalid(len(r.state.Members) >= oracle.MembersMax, mutant.UnrefusedMembersMax, "a cluster has at most %d members", oracle.MembersMax),
+		invalid(len(ms.state.Members) >= oracle.MembersMax, mutant.UnrefusedMembersMax, "a cluster has at most %d members", oracle.MembersMax),
 		invalid(!isAddr(m.PeerAddr), mutant.None, "%q is not the peer address of a node: want host:port, at most %d bytes", m.PeerAddr, oracle.AddrMax),
 	); err != nil {
 		return err
 	}
-	return r.checkAddrs(oracle.NodeOf(m.ID), m.PeerAddr, "")
+	return ms.checkAddrs(oracle.NodeOf(m.ID), m.PeerAddr, "")
 }
 
 // checkAddrs returns why a node cannot get these addresses, or nil; empty ones stay as they are. An address may be on record
 // twice only for two members of one node, of which one replaces the other.
-func (r *Replica) checkAddrs(node uint64, peer, client string) *isotone.Error {
-	rules := []rule{invalid(peer != "" && !r.isDialable(peer), mutant.UnrefusedLocal,
+func (ms *membership) checkAddrs(node uint64, peer, client string) *isotone.Error {
+	rules := []rule{invalid(peer != "" && !ms.isDialable(peer), mutant.UnrefusedLocal,
 		"only the machine of node %d can dial %s, and there are members on other machines; want an address at which they reach it", node, peer)}
-	for _, o := range r.state.Members {
+	for _, o := range ms.state.Members {
 		other := oracle.NodeOf(o.ID)
 		rules = append(rules,
 			invalid(other != node && peer != "" && peer == o.PeerAddr, mutant.UnrefusedTaken,
@@ -126,13 +133,13 @@ func (r *Replica) checkAddrs(node uint64, peer, client string) *isotone.Error {
 	return firstBroken(rules...)
 }
 
-func (r *Replica) checkReplace(m oracle.Member) *isotone.Error {
+func (ms *membership) checkReplace(m oracle.Member) *isotone.Error {
 	node := oracle.NodeOf(m.ID)
-	_, isMember := r.state.Member(m.ID)
-	_, hasNext := r.state.NextMember(m.ID)
+	_, isMember := ms.state.Member(m.ID)
+	_, hasNext := ms.state.NextMember(m.ID)
 	successor := oracle.Member{}
-	if i := slices.IndexFunc(r.state.Members, func(o oracle.Member) bool { return o.Replaces == m.ID }); i >= 0 {
-		successor = r.state.Members[i]
+	if i := slices.IndexFunc(ms.state.Members, func(o oracle.Member) bool { return o.Replaces == m.ID }); i >= 0 {
+		successor = ms.state.Members[i]
 	}
 	if err := firstBroken(
 		invalid(!isMember, mutant.UnrefusedStranger, "node %d is no member; add it (isotone member add %d PEER_ADDR)", node, node),
@@ -141,15 +148,15 @@ func (r *Replica) checkReplace(m oracle.Member) *isotone.Error {
 	); err != nil {
 		return err
 	}
-	return r.checkJoin(m)
+	return ms.checkJoin(m)
 }
 
-func (r *Replica) checkPromote(id uint64) *isotone.Error {
-	m, isMember := r.state.Member(id)
+func (ms *membership) checkPromote(id uint64) *isotone.Error {
+	m, isMember := ms.state.Member(id)
 	node := oracle.NodeOf(id)
 	return firstBroken(
 		invalid(!isMember, mutant.None, "node %d is no member: add it as a learner first (isotone member add %d PEER_ADDR)", node, node),
-		invalid(!r.isLearner(id), mutant.None, "node %d is a voter already", node),
+		invalid(!ms.isLearner(id), mutant.None, "node %d is a voter already", node),
 		tooEarly(m.Incarnation == 0, mutant.UnrefusedUnregistered, "node %d has not connected yet; start it with JOIN", node),
 	)
 }
@@ -157,20 +164,20 @@ func (r *Replica) checkPromote(id uint64) *isotone.Error {
 // removedFull says why no further node can be removed.
 var removedFull = fmt.Sprintf("a cluster remembers at most %d former nodes, and this one has had as many (one that is restored from a backup begins without any)", oracle.RemovedMax)
 
-func (r *Replica) checkRemove(id uint64) *isotone.Error {
+func (ms *membership) checkRemove(id uint64) *isotone.Error {
 	node := oracle.NodeOf(id)
-	m, isMember := r.state.Member(id)
-	isLast := slices.Contains(r.conf.GetVoters(), id) && len(r.conf.GetVoters()) == 1
+	m, isMember := ms.state.Member(id)
+	isLast := slices.Contains(ms.conf.GetVoters(), id) && len(ms.conf.GetVoters()) == 1
 	return firstBroken(
 		invalid(!isMember, mutant.None, "node %d is no member", node),
-		invalid(!r.state.CanRemove(id) && m.Replaces != 0, mutant.UnrefusedForgotten, "the replacement of node %d cannot be given up: %s; start the new node at %s", node, removedFull, m.PeerAddr),
-		invalid(!r.state.CanRemove(id), mutant.UnrefusedForgotten, "node %d cannot be removed: %s; it can be replaced (isotone member replace %d PEER_ADDR)", node, removedFull, node),
+		invalid(!ms.state.CanRemove(id) && m.Replaces != 0, mutant.UnrefusedForgotten, "the replacement of node %d cannot be given up: %s; start the new node at %s", node, removedFull, m.PeerAddr),
+		invalid(!ms.state.CanRemove(id), mutant.UnrefusedForgotten, "node %d cannot be removed: %s; it can be replaced (isotone member replace %d PEER_ADDR)", node, removedFull, node),
 		invalid(isLast, mutant.None, "node %d is the last voter and cannot be removed", node),
 	)
 }
 
-func (r *Replica) checkUpdate(m oracle.Member) *isotone.Error {
-	_, isMember := r.state.Member(m.ID)
+func (ms *membership) checkUpdate(m oracle.Member) *isotone.Error {
+	_, isMember := ms.state.Member(m.ID)
 	const want = "%q is not an address: want host:port, at most %d bytes"
 	if err := firstBroken(
 		invalid(!isMember, mutant.None, "node %d is no member", oracle.NodeOf(m.ID)),
@@ -180,27 +187,27 @@ func (r *Replica) checkUpdate(m oracle.Member) *isotone.Error {
 	); err != nil {
 		return err
 	}
-	return r.checkAddrs(oracle.NodeOf(m.ID), m.PeerAddr, m.ClientAddr)
+	return ms.checkAddrs(oracle.NodeOf(m.ID), m.PeerAddr, m.ClientAddr)
 }
 
 // checkQuorumAfter refuses a change after which the voters that are connected and know the
 // present members would be no quorum: the cluster could neither elect a leader nor undo the
 // change.
-func (r *Replica) checkQuorumAfter(c MemberChange) *isotone.Error {
+func (ms *membership) checkQuorumAfter(c MemberChange) *isotone.Error {
 	if c.Kind == AddLearner || c.Kind == ReplaceMember {
 		return nil
 	}
 	gone := c.Member.ID
 	if c.Kind == AddVoter {
-		gone = r.replacedBy(c.Member.ID)
+		gone = ms.replacedBy(c.Member.ID)
 	}
-	voters := slices.DeleteFunc(slices.Clone(r.conf.GetVoters()), func(id uint64) bool { return id == gone })
+	voters := slices.DeleteFunc(slices.Clone(ms.conf.GetVoters()), func(id uint64) bool { return id == gone })
 	if c.Kind == AddVoter {
 		voters = append(voters, c.Member.ID)
 	}
 	var ready []uint64
-	r.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		if slices.Contains(voters, id) && r.isActive(id) && (id == r.cfg.Self.NodeID || pr.Match >= r.changedAt) {
+	ms.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if slices.Contains(voters, id) && ms.isActive(id) && (id == ms.cfg.Self.NodeID || pr.Match >= ms.changedAt) {
 			ready = append(ready, id)
 		}
 	})

@@ -54,50 +54,58 @@ type LeaseAnswer struct {
 	Err *isotone.Error
 }
 
+// clientLeases are the requests of clients in a leader's term.
+type clientLeases struct {
+	*facts
+	tail *tail
+	// list has those that are proposed and not applied, in the order of their proposals.
+	list []clientLease
+}
+
 // clientLease is a request that is proposed and not applied.
 type clientLease struct {
 	token, session, arrived uint64
 	answered                bool // with ErrDeadlineExceeded
 }
 
-// leaseClient proposes a client's request, or answers it at once.
-func (r *Replica) leaseClient(q LeaseRequest) {
+// request proposes a client's request, or answers it at once.
+func (cl *clientLeases) request(q LeaseRequest) {
 	if q.Revoke != nil {
 		q.Session = 0 // of no client
 	}
-	if err := r.proposeClientLease(q); err != nil {
-		r.answerLease(LeaseAnswer{Token: q.Token, Err: err})
+	if err := cl.propose(q); err != nil {
+		cl.answerLease(LeaseAnswer{Token: q.Token, Err: err})
 		return
 	}
-	r.leading.clients = append(r.leading.clients, clientLease{token: q.Token, session: q.Session, arrived: r.ticks})
+	cl.list = append(cl.list, clientLease{token: q.Token, session: q.Session, arrived: cl.ticks})
 }
 
-func (r *Replica) proposeClientLease(q LeaseRequest) *isotone.Error {
-	if r.role != raft.StateLeader {
-		return r.redirect()
+func (cl *clientLeases) propose(q LeaseRequest) *isotone.Error {
+	if cl.role != raft.StateLeader {
+		return cl.redirect()
 	}
-	if len(r.leading.clients) >= clientLeasesMax {
+	if len(cl.list) >= clientLeasesMax {
 		return isotone.ErrOverloaded
 	}
-	c, err := r.clientCommand(q)
-	if err == nil && !r.propose(c) {
+	c, err := cl.command(q)
+	if err == nil && !cl.tail.propose(c) {
 		err = isotone.ErrOverloaded
 	}
 	return err
 }
 
-// clientCommand returns the command for a request, or why there is none.
-func (r *Replica) clientCommand(q LeaseRequest) (oracle.Command, *isotone.Error) {
+// command returns the command for a request, or why there is none.
+func (cl *clientLeases) command(q LeaseRequest) (oracle.Command, *isotone.Error) {
 	l := oracle.LeaseRequest{
-		Space: cmp.Or(q.Space, r.state.Space, r.cfg.Space), Session: q.Session,
+		Space: cmp.Or(q.Space, cl.state.Space, cl.cfg.Space), Session: q.Session,
 		Slots: 1, Fixed: q.Fixed, From: q.FromMillis, Until: q.FromMillis + q.LengthMillis,
 	}
 	switch {
 	case q.Revoke != nil:
-		return r.revocation(*q.Revoke)
+		return cl.revocation(*q.Revoke)
 	case q.Release != nil && q.Session != 0:
 		return oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{Session: q.Session, Used: []oracle.Used{*q.Release}}}, nil
-	case q.Release == nil && l.IsSound() && isBeforeEpoch(l.Space, max(l.From, r.millis())): // any time may be asked for
+	case q.Release == nil && l.IsSound() && isBeforeEpoch(l.Space, max(l.From, cl.millis())): // any time may be asked for
 		return oracle.Command{}, errBeforeEpoch(l.Space)
 	case q.Release == nil && l.IsSound():
 		return oracle.Command{Kind: oracle.KindLease, Lease: l}, nil
@@ -106,8 +114,8 @@ func (r *Replica) clientCommand(q LeaseRequest) (oracle.Command, *isotone.Error)
 }
 
 // revocation returns the command that revokes a lease, or why there is none.
-func (r *Replica) revocation(v oracle.Revocation) (oracle.Command, *isotone.Error) {
-	l, known := r.state.Worker(v.Worker)
+func (cl *clientLeases) revocation(v oracle.Revocation) (oracle.Command, *isotone.Error) {
+	l, known := cl.state.Worker(v.Worker)
 	if !known || l.Session == 0 || v.Start != 0 && v.Start != l.Start {
 		held := oracle.WorkerLease{Worker: v.Worker, Start: v.Start}
 		return oracle.Command{}, (&oracle.LeaseRefusal{Reason: oracle.LeaseNotHeld, Held: held}).Err()
@@ -116,16 +124,16 @@ func (r *Replica) revocation(v oracle.Revocation) (oracle.Command, *isotone.Erro
 	return oracle.Command{Kind: oracle.KindRevoke, Revoke: v}, nil
 }
 
-// clientLeaseApplied answers the client whose command, proposed in term, was applied.
-func (r *Replica) clientLeaseApplied(term, session uint64, o oracle.Outcome) {
-	if r.role != raft.StateLeader || term != r.term {
+// commandApplied answers the client whose command, proposed in term, was applied.
+func (cl *clientLeases) commandApplied(term, session uint64, o oracle.Outcome) {
+	if cl.role != raft.StateLeader || term != cl.term {
 		return // the leader of that term has failed the request
 	}
-	if len(r.leading.clients) == 0 || r.leading.clients[0].session != session {
+	if len(cl.list) == 0 || cl.list[0].session != session {
 		panic("replica: worker leases of clients were not applied in the order of their proposals")
 	}
-	q := r.leading.clients[0]
-	r.leading.clients = r.leading.clients[1:]
+	q := cl.list[0]
+	cl.list = cl.list[1:]
 	if q.answered {
 		return
 	}
@@ -135,34 +143,34 @@ func (r *Replica) clientLeaseApplied(term, session uint64, o oracle.Outcome) {
 		a.Err = o.Refusal.Err()
 	case len(o.Leases) > 0:
 		l := o.Leases[0]
-		a.Worker, a.Start, a.End, a.Space = l.Worker, l.Start, l.End, r.state.Space
+		a.Worker, a.Start, a.End, a.Space = l.Worker, l.Start, l.End, cl.state.Space
 	}
-	r.answerLease(a)
+	cl.answerLease(a)
 }
 
-// expireClients fails requests that have waited too long. They keep their place.
-func (r *Replica) expireClients() {
-	for i := range r.leading.clients {
-		q := &r.leading.clients[i]
-		if r.ticks-q.arrived < uint64(r.cfg.RequestTicks) {
+// expire fails requests that have waited too long. They keep their place.
+func (cl *clientLeases) expire() {
+	for i := range cl.list {
+		q := &cl.list[i]
+		if cl.ticks-q.arrived < uint64(cl.cfg.RequestTicks) {
 			return
 		}
 		if !q.answered {
 			q.answered = true
-			r.answerLease(LeaseAnswer{Token: q.token, Err: isotone.ErrDeadlineExceeded})
+			cl.answerLease(LeaseAnswer{Token: q.token, Err: isotone.ErrDeadlineExceeded})
 		}
 	}
 }
 
-// failClients fails requests of a leadership that has ended.
-func (r *Replica) failClients(list []clientLease) {
-	for _, q := range list {
+// fail fails requests of a leadership that has ended.
+func (cl *clientLeases) fail() {
+	for _, q := range cl.list {
 		if !q.answered {
-			r.answerLease(LeaseAnswer{Token: q.token, Err: r.redirect()})
+			cl.answerLease(LeaseAnswer{Token: q.token, Err: cl.redirect()})
 		}
 	}
 }
 
-func (r *Replica) answerLease(a LeaseAnswer) {
-	r.effects.LeaseAnswers = append(r.effects.LeaseAnswers, a)
+func (f *facts) answerLease(a LeaseAnswer) {
+	f.effects.LeaseAnswers = append(f.effects.LeaseAnswers, a)
 }

@@ -59,6 +59,7 @@ func (c reading) now(mono time.Duration) (wall uint64, ok bool) {
 
 // clocks is what this node goes by.
 type clocks struct {
+	*facts
 	// quorum is the quorum's clock; of a sole voter its own, as far as it follows that.
 	quorum reading
 	// sent is the wall clock minus the steady one when it was last sent to the peers.
@@ -81,55 +82,52 @@ type Clock struct {
 	SoleVoter bool
 }
 
-// recordClock notes a reading of a peer's clock, old by the time that it was on its way.
-func (r *Replica) recordClock(c PeerClock) {
-	r.clearRefusal(c.ID)
-	if _, isMember := r.state.Member(c.ID); isMember {
-		r.peer(c.ID).clock = reading{wall: uint64(max(0, c.Wall)), at: r.mono, known: true}
+// record notes a reading of a peer's clock, old by the time that it was on its way.
+func (c *clocks) record(p PeerClock) {
+	if _, isMember := c.state.Member(p.ID); isMember {
+		c.peer(p.ID).clock = reading{wall: uint64(max(0, p.Wall)), at: c.mono, known: true}
 	}
 }
 
-// sendClock has a reading sent to the peers at intervals, and after a jump.
-func (r *Replica) sendClock() {
-	offset := difference(r.now, uint64(r.mono))
-	due := r.ticks%max(1, uint64(clockInterval/r.cfg.TickInterval)) == 0
-	if due || (offset-r.clocks.sent).Abs() > clockStep {
-		r.effects.SendClock, r.clocks.sent = true, offset
+// send has a reading sent to the peers at intervals, and after a jump.
+func (c *clocks) send() {
+	offset := difference(c.now, uint64(c.mono))
+	due := c.ticks%max(1, uint64(clockInterval/c.cfg.TickInterval)) == 0
+	if due || (offset-c.sent).Abs() > clockStep {
+		c.effects.SendClock, c.sent = true, offset
 	}
 }
 
-// clockValidity returns how long a reading counts.
-func (r *Replica) clockValidity() time.Duration {
-	return clockValidFactor * max(clockInterval, r.cfg.TickInterval)
+// validity returns how long a reading counts.
+func (c *clocks) validity() time.Duration {
+	return clockValidFactor * max(clockInterval, c.cfg.TickInterval)
 }
 
 // peerTime returns what a peer's clock shows now, if its reading still counts.
-func (r *Replica) peerTime(p *peerView) (wall uint64, ok bool) {
-	wall, ok = p.clock.now(r.mono)
-	return wall, ok && (r.mono-p.clock.at <= r.clockValidity() || mutant.On(mutant.BelieveStaleClocks))
+func (c *clocks) peerTime(p *peerView) (wall uint64, ok bool) {
+	wall, ok = p.clock.now(c.mono)
+	return wall, ok && (c.mono-p.clock.at <= c.validity() || mutant.On(mutant.BelieveStaleClocks))
 }
 
-// updateQuorumClock updates the quorum's clock and what depends on it.
-func (r *Replica) updateQuorumClock() {
-	voters := r.conf.GetVoters()
-	if len(voters) == 1 && voters[0] == r.cfg.Self.NodeID {
-		r.updateSoleVoterClock()
+// update updates the quorum's clock and what depends on it.
+func (c *clocks) update() {
+	voters := c.conf.GetVoters()
+	if len(voters) == 1 && voters[0] == c.cfg.Self.NodeID {
+		c.updateSoleVoter()
 	} else {
-		r.clocks.soleVoter = false
-		r.clocks.quorum = r.quorumClock(voters)
+		c.soleVoter = false
+		c.quorum = c.ofQuorum(voters)
 	}
-	r.checkSkew()
-	r.extendGenerators()
 }
 
-// quorumClock returns the largest reading that a quorum of the voters reaches.
-func (r *Replica) quorumClock(voters []uint64) reading {
+// ofQuorum returns the largest reading that a quorum of the voters reaches.
+func (c *clocks) ofQuorum(voters []uint64) reading {
 	var clocks []uint64
 	for _, id := range voters {
-		if id == r.cfg.Self.NodeID {
-			clocks = append(clocks, min(r.now, clockMax))
-		} else if p := r.peers[id]; p != nil {
-			if wall, ok := r.peerTime(p); ok {
+		if id == c.cfg.Self.NodeID {
+			clocks = append(clocks, min(c.now, clockMax))
+		} else if p := c.peers[id]; p != nil {
+			if wall, ok := c.peerTime(p); ok {
 				clocks = append(clocks, wall)
 			}
 		}
@@ -139,62 +137,61 @@ func (r *Replica) quorumClock(voters []uint64) reading {
 		return reading{}
 	}
 	slices.SortFunc(clocks, func(a, b uint64) int { return cmp.Compare(b, a) })
-	return reading{wall: clocks[quorum-1], at: r.mono, known: true}
+	return reading{wall: clocks[quorum-1], at: c.mono, known: true}
 }
 
-// updateSoleVoterClock follows the wall clock of a sole voter as far as the steady clock allows.
-func (r *Replica) updateSoleVoterClock() {
-	t := &r.clocks
-	now := min(r.now, clockMax)
-	if !t.soleVoter || !t.quorum.known {
+// updateSoleVoter follows the wall clock of a sole voter as far as the steady clock allows.
+func (c *clocks) updateSoleVoter() {
+	now := min(c.now, clockMax)
+	if !c.soleVoter || !c.quorum.known {
 		began := now
-		if ceiling := max(r.state.Ceiling, r.recoveredCeiling); ceiling != 0 && now > ceiling+uint64(absenceMax) {
+		if ceiling := max(c.state.Ceiling, c.recoveredCeiling); ceiling != 0 && now > ceiling+uint64(absenceMax) {
 			began = ceiling
 		}
-		if vouched, ok := t.quorum.now(r.mono); ok {
+		if vouched, ok := c.quorum.now(c.mono); ok {
 			began = vouched // by former voters
 		}
-		t.soleVoter, t.quorum = true, reading{wall: began, at: r.mono, known: true}
+		c.soleVoter, c.quorum = true, reading{wall: began, at: c.mono, known: true}
 	}
-	believed := t.quorum.wall + uint64(r.mono-t.quorum.at)
+	believed := c.quorum.wall + uint64(c.mono-c.quorum.at)
 	switch {
-	case r.cfg.ClockJumpMax == 0:
+	case c.cfg.ClockJumpMax == 0:
 		believed = now
-	case now > believed && (now-believed <= uint64(r.cfg.ClockJumpMax) || mutant.On(mutant.FollowJump)):
+	case now > believed && (now-believed <= uint64(c.cfg.ClockJumpMax) || mutant.On(mutant.FollowJump)):
 		believed = now
 	}
 	// A clock that went back may return: believed went on meanwhile.
-	t.quorum.wall, t.quorum.at = believed, r.mono
+	c.quorum.wall, c.quorum.at = believed, c.mono
 }
 
-// clockNow returns the time that this node goes by in unix nanoseconds, 0 while too few
+// time returns the time that this node goes by in unix nanoseconds, 0 while too few
 // clocks are known.
-func (r *Replica) clockNow() uint64 {
-	bound := uint64(r.cfg.ClockJumpMax)
+func (c *clocks) time() uint64 {
+	bound := uint64(c.cfg.ClockJumpMax)
 	if bound == 0 || mutant.On(mutant.IgnoreClocks) {
-		return min(r.now, oracle.CeilingMax)
+		return min(c.now, oracle.CeilingMax)
 	}
-	quorum, ok := r.clocks.quorum.now(r.mono)
+	quorum, ok := c.quorum.now(c.mono)
 	switch {
 	case !ok:
 		return 0
-	case r.clocks.soleVoter:
-		return min(r.now, quorum+bound)
+	case c.soleVoter:
+		return min(c.now, quorum+bound)
 	default:
-		return min(max(r.now, quorum-min(quorum, bound)), quorum+bound)
+		return min(max(c.now, quorum-min(quorum, bound)), quorum+bound)
 	}
 }
 
-// clock returns Status.Clock.
-func (r *Replica) clock() Clock {
-	c := Clock{SoleVoter: r.clocks.soleVoter}
-	quorum, ok := r.clocks.quorum.now(r.mono)
+// status returns Status.Clock.
+func (c *clocks) status() Clock {
+	s := Clock{SoleVoter: c.soleVoter}
+	quorum, ok := c.quorum.now(c.mono)
 	if !ok {
-		return c
+		return s
 	}
-	c.Known, c.Offset = true, difference(r.now, quorum)
-	c.Exceeded = r.cfg.ClockJumpMax > 0 && (c.Offset > r.cfg.ClockJumpMax || !c.SoleVoter && c.Offset < -r.cfg.ClockJumpMax)
-	return c
+	s.Known, s.Offset = true, difference(c.now, quorum)
+	s.Exceeded = c.cfg.ClockJumpMax > 0 && (s.Offset > c.cfg.ClockJumpMax || !s.SoleVoter && s.Offset < -c.cfg.ClockJumpMax)
+	return s
 }
 
 // difference returns a - b of two unix times in nanoseconds.
@@ -206,10 +203,12 @@ func difference(a, b uint64) time.Duration {
 // Skew returns the median of the peers' offsets, and whether there is any; see PeerOffsets.
 // Of two in the middle it takes the smaller one: if only one of them is far off, it is that
 // peer's clock that is wrong.
-func (r *Replica) Skew() (median time.Duration, known bool) {
+func (r *Replica) Skew() (median time.Duration, known bool) { return r.clocks.skew() }
+
+func (c *clocks) skew() (median time.Duration, known bool) {
 	var list []time.Duration
-	for _, p := range r.PeerOffsets() {
-		if p.ID != r.cfg.Self.NodeID {
+	for _, p := range c.offsets() {
+		if p.ID != c.cfg.Self.NodeID {
 			list = append(list, p.Offset)
 		}
 	}
@@ -231,11 +230,13 @@ type PeerOffset struct {
 }
 
 // PeerOffsets returns the offsets of all members whose reading still counts, by ID.
-func (r *Replica) PeerOffsets() []PeerOffset {
+func (r *Replica) PeerOffsets() []PeerOffset { return r.clocks.offsets() }
+
+func (c *clocks) offsets() []PeerOffset {
 	var list []PeerOffset
-	for _, m := range r.state.Members {
-		if p := r.peers[m.ID]; p != nil && p.clock.known && r.mono-p.clock.at <= r.clockValidity() {
-			list = append(list, PeerOffset{m.ID, difference(p.clock.wall+uint64(r.mono-p.clock.at), r.now)})
+	for _, m := range c.state.Members {
+		if p := c.peers[m.ID]; p != nil && p.clock.known && c.mono-p.clock.at <= c.validity() {
+			list = append(list, PeerOffset{m.ID, difference(p.clock.wall+uint64(c.mono-p.clock.at), c.now)})
 		}
 	}
 	return list

@@ -17,6 +17,27 @@
 // ids that it makes read a clock when they are asked for ids, outside of Step. Production and
 // the simulator run the same code.
 //
+// # Parts
+//
+// A [Replica] composes parts, each with its own state and no knowledge of the ones above it. What all
+// of them go by (settings, clocks, term, role, the log and the applied state) are the facts, which only
+// the replica changes. From the bottom up:
+//
+//   - clocks: the time that this node goes by (clock.go)
+//   - tail: what is proposed, and what the disk lacks (write.go)
+//   - digests: whether this replica's state is that of the others (level.go)
+//   - succession: votes, promises, and when to ask for votes (succession.go, promise.go)
+//   - ids: worker leases and generators of this process (worker.go, generator.go)
+//   - interval: what this node knows of the cluster clock (interval.go)
+//   - queue: the requests that wait, and the rounds in flight (round.go)
+//   - leading: the volatile state of a leader: allocator, read lease, cluster clock, reservations,
+//     floors, worker leases of clients (leading.go and the files that it names)
+//   - admission and membership: who may connect, and which changes of the members are possible
+//     (admission.go, change_rules.go)
+//
+// Parts read Raft's status and propose entries. Only the replica steps Raft, takes in what it brings, and
+// lets one part follow another.
+//
 // # One request, from arrival to answer
 //
 // A request waits until a round that began after its arrival is confirmed (I4). A round is a

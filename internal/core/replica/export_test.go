@@ -23,7 +23,7 @@ func (r *Replica) InJoint() bool { return len(r.conf.GetVotersOutgoing()) > 0 }
 
 // HeldVotes returns who asked for the votes that wait.
 func (r *Replica) HeldVotes() (from []uint64) {
-	for _, h := range r.promised.held {
+	for _, h := range r.succession.promised.held {
 		from = append(from, h.m.GetFrom())
 	}
 	return from

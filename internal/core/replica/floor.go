@@ -37,7 +37,7 @@ type FloorRequest struct {
 // raiseFloor proposes a floor, or refuses it in Effects.FloorRefused. One that is reached
 // already needs no proposal.
 func (r *Replica) raiseFloor(q FloorRequest) {
-	now := r.clockNow()
+	now := r.clocks.time()
 	switch {
 	case r.role != raft.StateLeader || !r.leading.alloc.IsOpen():
 		r.effects.FloorRefused = r.redirect()
@@ -49,20 +49,20 @@ func (r *Replica) raiseFloor(q FloorRequest) {
 			"the floor is %v ahead of the clock, and time would stand still for that long; to raise it beyond %v, use force",
 			time.Duration(min(q.Time-now, oracle.CeilingMax)).Round(time.Second), FloorAheadMax)
 	case r.leading.alloc.Time() > q.Time:
-	case r.leading.clock.runs && q.Time > r.clusterNow()+uint64(heldFloorMax):
+	case r.leading.clock.runs && q.Time > r.leading.clock.shows()+uint64(heldFloorMax):
 		r.effects.FloorRefused = isotone.Errorf(isotone.CodeInvalidArgument,
 			"the floor is %v ahead of the cluster clock, which cannot jump; to raise it, start all nodes with INTERVAL_MS=0 first",
-			time.Duration(min(q.Time-r.clusterNow(), oracle.CeilingMax)).Round(time.Millisecond))
-	case !r.proposeFloor(q.Time):
+			time.Duration(min(q.Time-r.leading.clock.shows(), oracle.CeilingMax)).Round(time.Millisecond))
+	case !r.leading.proposeFloor(q.Time):
 		r.effects.FloorRefused = isotone.ErrOverloaded
 	}
 }
 
 // proposeFloor proposes a floor. Until it is applied no cluster clock starts: that could not jump.
-func (r *Replica) proposeFloor(floor uint64) bool {
-	proposed := r.propose(oracle.Command{Kind: oracle.KindFloor, Target: floor})
+func (l *leading) proposeFloor(floor uint64) bool {
+	proposed := l.tail.propose(oracle.Command{Kind: oracle.KindFloor, Target: floor})
 	if proposed {
-		r.leading.floors++
+		l.floors++
 	}
 	return proposed
 }
@@ -81,7 +81,7 @@ func (r *Replica) floorApplied(term, floor uint64) {
 		r.leading.clock.floorHeld = max(r.leading.clock.floorHeld, floor)
 	} else {
 		r.leading.alloc.Advance(min(floor, oracle.CeilingMax-2) + 1)
-		r.floorMovedTime()
+		r.leading.floorMovedTime()
 	}
 	if r.leading.raising == floor {
 		r.leading.raising = 0
@@ -98,8 +98,8 @@ func (r *Replica) floorApplied(term, floor uint64) {
 // below what that issues next if it asks after it has received the floor (I4). So anything
 // else is a sign that the cluster was set back, or that the floor is of another cluster. It needs the right
 // to move time ahead of the clock, for everybody: Request.Raise.
-func (r *Replica) passFloor(p *pending) (hold bool, refused *isotone.Error) {
-	l, f := &r.leading, p.Floor
+func (l *leading) passFloor(p *pending) (hold bool, refused *isotone.Error) {
+	f := p.Floor
 	if l.clock.runs && f.Time < l.clock.floorHeld {
 		f = isotone.Timestamp{Time: l.clock.floorHeld, Index: math.MaxUint64}
 	}
@@ -107,48 +107,48 @@ func (r *Replica) passFloor(p *pending) (hold bool, refused *isotone.Error) {
 		return false, nil
 	}
 	if l.clock.runs && !l.alloc.IsAbove(f) {
-		if f.Time < r.clusterNow() && l.alloc.Pass(f) { // oracle time was behind
+		if f.Time < l.clock.shows() && l.alloc.Pass(f) { // oracle time was behind
 			return false, nil
 		}
-		return r.holdFloor(f)
+		return l.holdFloor(f)
 	}
 	if l.alloc.IsAbove(f) {
 		return false, nil
 	}
-	now := r.clockNow()
+	now := l.clocks.time()
 	ahead := f.Time > now
 	switch {
 	case !ahead || p.Raise || mutant.On(mutant.ClientFloorByAnyone):
 	case now == 0:
 		return false, errTimeUnknown
 	default:
-		r.counters.FloorsRefused++
+		l.counters.FloorsRefused++
 		return false, errMayNotRaise(f.Time - now)
 	}
-	if bound := now + uint64(r.floorAheadMax()); now != 0 && f.Time > bound && !mutant.On(mutant.ClientFloorUnbounded) {
-		r.counters.FloorsRefused++
-		return false, floorTooFar(f.Time-now, r.floorAheadMax()) // also below the ceiling: it would use up the room of 64-bit timestamps
+	if bound := now + uint64(l.floorAheadMax()); now != 0 && f.Time > bound && !mutant.On(mutant.ClientFloorUnbounded) {
+		l.counters.FloorsRefused++
+		return false, floorTooFar(f.Time-now, l.floorAheadMax()) // also below the ceiling: it would use up the room of 64-bit timestamps
 	}
 	if l.alloc.Pass(f) {
-		r.counters.FloorsPassed++
-		r.floorMovedTime()
+		l.counters.FloorsPassed++
+		l.floorMovedTime()
 		p.moved = ahead
 		return false, nil
 	}
 	if now == 0 {
 		return false, errTimeUnknown
 	}
-	if refused = r.refuseFloor(f.Time, now); refused != nil {
-		r.counters.FloorsRefused++
+	if refused = l.refuseFloor(f.Time, now); refused != nil {
+		l.counters.FloorsRefused++
 		return false, refused
 	}
 	switch {
-	case l.raising != 0 && !r.mayHold():
+	case l.raising != 0 && !l.mayHold():
 		return false, isotone.ErrOverloaded
 	case l.raising != 0: // one proposal at a time
-	case r.proposeFloor(f.Time):
+	case l.proposeFloor(f.Time):
 		l.raising = f.Time
-		r.counters.FloorsRaised++
+		l.counters.FloorsRaised++
 		p.moved = ahead
 	default:
 		return false, isotone.ErrOverloaded
@@ -158,8 +158,8 @@ func (r *Replica) passFloor(p *pending) (hold bool, refused *isotone.Error) {
 
 // floorAheadMax is how far ahead of the clock the floor of a client may raise time while no cluster clock runs: less if one is
 // to start, which it does only while time is not further ahead than aheadMax.
-func (r *Replica) floorAheadMax() time.Duration {
-	if r.cfg.Interval > 0 {
+func (l *leading) floorAheadMax() time.Duration {
+	if l.cfg.Interval > 0 {
 		return aheadMax / 2
 	}
 	return ClientFloorAheadMax
@@ -167,13 +167,13 @@ func (r *Replica) floorAheadMax() time.Duration {
 
 // holdFloor has a request wait until the cluster clock is above its floor, or returns why it may not:
 // oracle time may not run ahead of that clock.
-func (r *Replica) holdFloor(f isotone.Timestamp) (hold bool, refused *isotone.Error) {
-	now := r.clusterNow()
+func (l *leading) holdFloor(f isotone.Timestamp) (hold bool, refused *isotone.Error) {
+	now := l.clock.shows()
 	if ahead := f.Time - min(now, f.Time); ahead > uint64(ClientFloorAheadMax) {
-		r.counters.FloorsRefused++
+		l.counters.FloorsRefused++
 		return false, floorTooFar(ahead, ClientFloorAheadMax)
 	}
-	if !r.mayHold() {
+	if !l.mayHold() {
 		return false, isotone.ErrOverloaded
 	}
 	return true, nil
@@ -181,9 +181,9 @@ func (r *Replica) holdFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 
 // refuseFloor returns why a client may not raise the floor to a time at or above the ceiling,
 // in unix nanoseconds, or nil.
-func (r *Replica) refuseFloor(floor, now uint64) *isotone.Error {
+func (l *leading) refuseFloor(floor, now uint64) *isotone.Error {
 	if floor >= oracle.CeilingMax-1 {
-		return floorTooFar(floor-min(now, floor), r.floorAheadMax())
+		return floorTooFar(floor-min(now, floor), l.floorAheadMax())
 	}
 	return nil
 }

@@ -59,6 +59,7 @@ const (
 
 // formation is the state of a founder until the cluster is formed.
 type formation struct {
+	*facts
 	founders []oracle.Member // sorted by ID, with the addresses in this node's PEERS
 	seed     *Seed           // nil unless the cluster is restored
 	// met holds the latest hello of each other founder, heard the tick at which it came.
@@ -72,8 +73,8 @@ type formation struct {
 }
 
 // newFormation returns the state of a founder on an empty directory.
-func newFormation(founders []oracle.Member, seed *Seed) *formation {
-	f := &formation{seed: seed, hellos: map[uint64]Hello{}, heardAt: map[uint64]uint64{}}
+func newFormation(facts *facts, founders []oracle.Member, seed *Seed) *formation {
+	f := &formation{facts: facts, seed: seed, hellos: map[uint64]Hello{}, heardAt: map[uint64]uint64{}}
 	var state oracle.State
 	for _, m := range founders {
 		state.AddMember(oracle.Member{ID: m.ID, PeerAddr: m.PeerAddr})
@@ -82,7 +83,7 @@ func newFormation(founders []oracle.Member, seed *Seed) *formation {
 	return f
 }
 
-func (f *formation) isFounder(id uint64) bool { return slices.Contains(ids(f.founders), id) }
+func (f *formation) isFounder(id uint64) bool { return slices.Contains(idsOf(f.founders), id) }
 
 // snapshot returns the first snapshot and the cluster's ID, or false while a hello is
 // missing. self is this node's own hello.
@@ -116,34 +117,34 @@ func (f *formation) snapshot(self Hello) (*raftpb.Snapshot, uint64, bool) {
 
 // judgeAsFounder decides about a peer while this node is a founder. It admits a member of an
 // existing cluster, which knows better and refuses the founder.
-func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
-	f, self := r.forming, r.Hello()
+func (a *admission) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
+	f, self := a.forming, a.hello()
 	switch {
-	case !f.isFounder(h.NodeID) && h.ClusterID != 0 && !r.prepared():
+	case !f.isFounder(h.NodeID) && h.ClusterID != 0 && !a.prepared():
 		return nil, false // it takes this node for a member of its cluster, and will see
-	case !f.isFounder(h.NodeID) && r.isOfSameCluster(h) && r.mayBeNewer(h):
+	case !f.isFounder(h.NodeID) && a.isOfSameCluster(h) && a.mayBeNewer(h):
 		return nil, false
 	case !f.isFounder(h.NodeID) && h.Stage != StageGathering && !mutant.On(mutant.StopUnknown):
 		// It may be a member that joined the cluster while this node was away. The other
 		// founders know.
 		return refuse(RefusedMember, "node %d is not known to node %d, which is still being set up", h.node(), self.node()), false
 	case !f.isFounder(h.NodeID):
-		return refuse(RefusedFounders, "node %d is not in the PEERS of node %d (%s), which is being set up", h.node(), self.node(), list(ids(f.founders))), false
+		return refuse(RefusedFounders, "node %d is not in the PEERS of node %d (%s), which is being set up", h.node(), self.node(), list(idsOf(f.founders))), false
 	case h.ClusterID != 0 || h.Stage == StageFormed:
 		if self.ClusterID != 0 && h.ClusterID != 0 && h.ClusterID != self.ClusterID {
-			return r.refuseSplit(h), true
+			return a.refuseSplit(h), true
 		}
 	case h.Stage == StageJoining:
 		return refuse(RefusedMember, "node %d is to join a cluster, node %d to form one", h.node(), self.node()), false
-	case r.prepared() && r.incarnationOf(h.NodeID) != h.Incarnation && !mutant.On(mutant.AdmitWiped):
+	case a.prepared() && a.incarnationOf(h.NodeID) != h.Incarnation && !mutant.On(mutant.AdmitWiped):
 		return refuse(RefusedWiped, "node %d has another data directory (%016x) than it had when cluster %016x was being formed (%016x); "+
 			"if no member was ever ready, stop all of them, delete all their data directories and start again; else bring the old directory back",
-			h.node(), h.Incarnation, self.ClusterID, r.incarnationOf(h.NodeID)), false
+			h.node(), h.Incarnation, self.ClusterID, a.incarnationOf(h.NodeID)), false
 	case h.Founders != self.Founders && !mutant.On(mutant.AdmitOtherFounders):
 		return refuse(RefusedFounders, "node %d was started with nodes %s in PEERS, node %d with nodes %s, and both are to form a cluster; "+
-			"all initial members need the same list", h.node(), h.Founders, self.node(), self.Founders), !r.prepared()
+			"all initial members need the same list", h.node(), h.Founders, self.node(), self.Founders), !a.prepared()
 	case h.SeedDigest != self.SeedDigest:
-		return refuseSeed(h, self), !r.prepared()
+		return refuseSeed(h, self), !a.prepared()
 	}
 	if h.TickNanos != self.TickNanos {
 		return refuseTick(h, self), false
@@ -156,32 +157,32 @@ func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
 
 // isOfSameCluster reports whether h is that of a member of the cluster that this node is prepared
 // for, which is formed then.
-func (r *Replica) isOfSameCluster(h Hello) bool {
-	return r.prepared() && h.Stage == StageFormed && h.ClusterID == r.state.ClusterID
+func (a *admission) isOfSameCluster(h Hello) bool {
+	return a.prepared() && h.Stage == StageFormed && h.ClusterID == a.state.ClusterID
 }
 
 // incarnationOf returns the incarnation on record for a member, 0 if there is none.
-func (r *Replica) incarnationOf(id uint64) uint64 {
-	m, _ := r.state.Member(id)
+func (f *facts) incarnationOf(id uint64) uint64 {
+	m, _ := f.state.Member(id)
 	return m.Incarnation
 }
 
 // refuseSplit refuses a founder that is prepared with another ID, because a third one was
 // wiped between the two preparations. Nothing was formed: nobody has all hellos with one ID.
-func (r *Replica) refuseSplit(h Hello) *Refusal {
+func (a *admission) refuseSplit(h Hello) *Refusal {
 	return refuse(RefusedFormed, "node %d is set up for cluster %016x, node %d for cluster %016x, and both are in one PEERS: "+
-		"if no member was ever ready, stop all of them, delete all their data directories and start again", h.node(), h.ClusterID, r.cfg.Self.node(), r.state.ClusterID)
+		"if no member was ever ready, stop all of them, delete all their data directories and start again", h.node(), h.ClusterID, a.cfg.Self.node(), a.state.ClusterID)
 }
 
 // refuseFounder refuses, as a member of a cluster, a node that was started on an empty
 // directory to form one.
-func (r *Replica) refuseFounder(h Hello) *Refusal {
+func (a *admission) refuseFounder(h Hello) *Refusal {
 	return refuse(RefusedFormed, "node %d was started on an empty directory to form a cluster of the nodes %s, but node %d belongs to cluster %016x already "+
 		"(its nodes: %s); to add node %d to that cluster, start it with JOIN in place of PEERS; to form a new one, give all nodes empty directories",
-		h.node(), h.Founders, r.cfg.Self.node(), r.Hello().ClusterID, list(ids(r.state.Members)), h.node())
+		h.node(), h.Founders, a.cfg.Self.node(), a.hello().ClusterID, list(idsOf(a.state.Members)), h.node())
 }
 
-func ids(members []oracle.Member) (list []uint64) {
+func idsOf(members []oracle.Member) (list []uint64) {
 	for _, m := range members {
 		list = append(list, m.ID)
 	}
@@ -208,7 +209,7 @@ func nodes(ids []uint64, one, many string) string {
 }
 
 // prepared reports whether the first snapshot is durable.
-func (r *Replica) prepared() bool { return r.applied > 0 }
+func (f *facts) prepared() bool { return f.applied > 0 }
 
 // stepFounder does the rest of a step while this node is a founder.
 func (r *Replica) stepFounder(in *Input) {
@@ -217,7 +218,7 @@ func (r *Replica) stepFounder(in *Input) {
 		r.snapshotStored()
 	}
 	for _, id := range in.Gone {
-		r.peerGone(id)
+		r.admission.gone(id)
 	}
 	for _, h := range in.Hellos {
 		r.founderHello(h)
@@ -226,7 +227,7 @@ func (r *Replica) stepFounder(in *Input) {
 		r.ticks++
 		r.effects.Announce = r.effects.Announce || r.ticks%announceTicks == 0
 	}
-	r.dropSilent()
+	r.forming.dropSilent()
 	for i := range in.Requests {
 		r.answer(in.Requests[i].Token, isotone.ErrNoLeader)
 	}
@@ -239,7 +240,7 @@ func (r *Replica) stepFounder(in *Input) {
 	if f.prepared == nil {
 		r.prepare()
 	}
-	if r.prepared() && r.isFormed() {
+	if r.prepared() && r.forming.isFormed() {
 		r.finishFormation()
 	}
 }
@@ -248,7 +249,7 @@ func (r *Replica) stepFounder(in *Input) {
 func (r *Replica) founderHello(h Hello) {
 	f := r.forming
 	if !f.isFounder(h.NodeID) {
-		f.formed = f.formed || r.isOfSameCluster(h)
+		f.formed = f.formed || r.admission.isOfSameCluster(h)
 		return
 	}
 	f.hellos[h.NodeID], f.heardAt[h.NodeID] = h, r.ticks
@@ -259,12 +260,11 @@ func (r *Replica) founderHello(h Hello) {
 
 // dropSilent forgets founders without a cluster that have fallen silent. One of them may have been
 // wiped since, and preparing with it could never be undone.
-func (r *Replica) dropSilent() {
-	f := r.forming
+func (f *formation) dropSilent() {
 	for id, h := range f.hellos { // order-free: each is forgotten by itself
-		if f.prepared == nil && h.ClusterID == 0 && r.ticks-f.heardAt[id] > silentTicks {
+		if f.prepared == nil && h.ClusterID == 0 && f.ticks-f.heardAt[id] > silentTicks {
 			delete(f.hellos, id)
-			r.effects.Changed = true
+			f.effects.Changed = true
 		}
 	}
 }
@@ -274,24 +274,24 @@ func (r *Replica) prepare() {
 	f := r.forming
 	for _, m := range f.founders {
 		if h := f.hellos[m.ID]; h.ClusterID != 0 && h.Stage == StagePrepared && h.SeedDigest != r.cfg.Self.SeedDigest {
-			r.stopSoon(refuseSeed(h, r.Hello()))
+			r.stopSoon(refuseSeed(h, r.hello()))
 			return
 		}
 	}
-	s, id, ok := f.snapshot(r.Hello())
+	s, id, ok := f.snapshot(r.hello())
 	if !ok {
 		return
 	}
 	for _, m := range f.founders {
 		if h := f.hellos[m.ID]; h.ClusterID != 0 && h.ClusterID != id {
 			r.state.ClusterID = id // goes into the refusal and into this node's hello
-			r.stopSoon(r.refuseSplit(h))
+			r.stopSoon(r.admission.refuseSplit(h))
 			return
 		}
 	}
 	f.prepared = s
-	r.inFlight = &Write{Snapshot: s, HardState: firstHardState(), ClusterID: id}
-	r.effects.Write = r.inFlight
+	r.tail.inFlight = &Write{Snapshot: s, HardState: firstHardState(), ClusterID: id}
+	r.effects.Write = r.tail.inFlight
 }
 
 // firstHardState is written with the first snapshot.
@@ -301,7 +301,7 @@ func firstHardState() *raftpb.HardState {
 
 // snapshotStored takes in that the first snapshot is durable.
 func (r *Replica) snapshotStored() {
-	r.inFlight = nil
+	r.tail.inFlight = nil
 	r.effects.Announce = true
 	if err := r.installSnapshot(r.forming.prepared); err != nil {
 		r.effects.Fatal = err
@@ -322,13 +322,13 @@ func (r *Replica) installSnapshot(s *raftpb.Snapshot) error {
 
 // isFormed reports whether all other founders are prepared, or one says that the cluster is
 // formed.
-func (r *Replica) isFormed() bool {
-	if r.forming.formed {
+func (f *formation) isFormed() bool {
+	if f.formed {
 		return true
 	}
 	ready := 1
-	for _, h := range r.forming.hellos { // order-free: it counts
-		if h.ClusterID != r.state.ClusterID {
+	for _, h := range f.hellos { // order-free: it counts
+		if h.ClusterID != f.state.ClusterID {
 			continue
 		}
 		if h.Stage == StageFormed {
@@ -336,7 +336,7 @@ func (r *Replica) isFormed() bool {
 		}
 		ready++
 	}
-	return ready == len(r.forming.founders) || mutant.On(mutant.FormUnprepared) || mutant.On(mutant.FormByQuorum)
+	return ready == len(f.founders) || mutant.On(mutant.FormUnprepared) || mutant.On(mutant.FormByQuorum)
 }
 
 // finishFormation starts Raft: the cluster is formed.
@@ -355,15 +355,14 @@ func (r *Replica) finishFormation() {
 	}
 }
 
-// formationStatus says for people what a founder waits for; "" once the cluster is formed.
-func (r *Replica) formationStatus() string {
-	f := r.forming
+// status says for people what a founder waits for; "" once the cluster is formed.
+func (f *formation) status() string {
 	if f == nil {
 		return ""
 	}
 	var missing, unprepared []uint64
 	for _, m := range f.founders {
-		if h, ok := f.hellos[m.ID]; m.ID == r.cfg.Self.NodeID {
+		if h, ok := f.hellos[m.ID]; m.ID == f.cfg.Self.NodeID {
 			continue
 		} else if !ok {
 			missing = append(missing, m.ID)
@@ -385,15 +384,15 @@ func (r *Replica) formationStatus() string {
 const stopTicks = 3
 
 // stopSoon makes Step return err as Effects.Fatal after stopTicks.
-func (r *Replica) stopSoon(err error) {
-	if r.stopErr == nil {
-		r.stopErr, r.stopAt = err, r.ticks+stopTicks
+func (f *facts) stopSoon(err error) {
+	if f.stopErr == nil {
+		f.stopErr, f.stopAt = err, f.ticks+stopTicks
 	}
 }
 
 // hasFormingPeers reports whether a peer may not know that the cluster is formed.
-func (r *Replica) hasFormingPeers() bool {
-	for _, p := range r.peers { // order-free: any will do
+func (f *facts) hasFormingPeers() bool {
+	for _, p := range f.peers { // order-free: any will do
 		if p.hello.Stage == StageGathering || p.hello.Stage == StagePrepared {
 			return true
 		}

@@ -22,30 +22,13 @@ import (
 // restored cluster relies on that (oracle.Restored): it does not know the latest leases. While this node knows
 // too few clocks, the steady clock continues the latest reading: so a node that is cut off uses its leases up.
 
-// generators are the generators of this process.
-type generators struct {
-	// slots is replaced, never changed: Status returns it.
-	slots []*snowflake.Generator
-	// stopped is set once the process makes no more ids.
-	stopped bool
-	// refused says why no ids are made although there may be leases; nil if they are.
-	refused *isotone.Error
-	// early is set while this node's clock is before the epoch of the ids.
-	early bool
-	// used is the Start of the latest lease of each worker that had a generator. A process
-	// makes at most one generator for a grant.
-	used map[uint16]uint64
-	// vouched is the latest that was known of the quorum's clock.
-	vouched reading
-}
-
 var (
 	errClockUnknown = isotone.Errorf(isotone.CodeNoLeader, "no ids before this node's clock was compared with a peer's, and no peer has sent a reading yet")
 	errIDsStopped   = isotone.Errorf(isotone.CodeNoLeader, "this node is stopping")
 )
 
-func newGenerators(workers int) generators {
-	g := generators{slots: make([]*snowflake.Generator, workers), used: map[uint16]uint64{}}
+func newIDs(workers int) ids {
+	g := ids{slots: make([]*snowflake.Generator, workers), used: map[uint16]uint64{}}
 	if workers > 0 {
 		g.refused = errClockUnknown
 	}
@@ -53,19 +36,19 @@ func newGenerators(workers int) generators {
 }
 
 // slotsNeeded is the number of workers that this node should have leased now.
-func (r *Replica) slotsNeeded() int {
-	if r.ids.stopped || r.idsRefused() != nil {
+func (g *ids) slotsNeeded() int {
+	if g.stopped || g.refusedNow() != nil {
 		return 0
 	}
-	return len(r.ids.slots)
+	return len(g.slots)
 }
 
-// idsRefused returns Status.IDsRefused.
-func (r *Replica) idsRefused() *isotone.Error {
-	if r.ids.refused == nil && r.ids.early {
-		return errBeforeEpoch(r.cfg.Space)
+// refusedNow returns Status.IDsRefused.
+func (g *ids) refusedNow() *isotone.Error {
+	if g.refused == nil && g.early {
+		return errBeforeEpoch(g.cfg.Space)
 	}
-	return r.ids.refused
+	return g.refused
 }
 
 // isBeforeEpoch reports whether an id of that millisecond would be before the epoch of its layout. Nobody leases a worker for
@@ -79,71 +62,70 @@ func errBeforeEpoch(s oracle.Space) *isotone.Error {
 	return isotone.Errorf(isotone.CodeClock, "no snowflake ids before their epoch, %s (SNOWFLAKE_EPOCH_MS=%d): set the clock or the epoch right", oracle.Instant(uint64(s.Epoch)), s.Epoch)
 }
 
-// releaseWorkers stops generators and releases their leases: all of them for good, or those
+// stop stops generators and releases their leases: all of them for good, or those
 // whose clock went back, to request others. A fixed worker waits for its clock.
-func (r *Replica) releaseWorkers(in *Input) {
-	g := &r.ids
+func (g *ids) stop(in *Input) {
 	if in.StopIDs && !g.stopped {
 		g.stopped, g.refused = true, errIDsStopped
-		r.effects.Changed = true
+		g.effects.Changed = true
 	}
 	if in.Behind == 0 && !g.stopped {
 		return
 	}
 	var used []oracle.Used
 	for slot, gen := range g.slots {
-		behind := in.Behind&(1<<slot) != 0 && r.cfg.FixedWorker == oracle.AnyWorker && r.idsRefused() == nil
+		behind := in.Behind&(1<<slot) != 0 && g.cfg.FixedWorker == oracle.AnyWorker && g.refusedNow() == nil
 		if gen == nil || !behind && !g.stopped {
 			continue
 		}
 		used = append(used, oracle.Used{Worker: uint16(gen.Worker()), Start: uint64(gen.Lease().Start), Next: uint64(gen.Stop())})
-		r.setGenerator(slot, nil)
+		g.setGenerator(slot, nil)
 	}
-	if len(used) > 0 && !r.mutateRelease(used) {
-		r.releaseLeases(used)
+	if len(used) > 0 && !g.mutateRelease(used) {
+		g.releaseLeases(used)
 	}
 }
 
 // releaseLeases begins to release leases, one for each slot at most.
-func (r *Replica) releaseLeases(used []oracle.Used) {
-	r.workers.releasing = append(r.workers.releasing, used...)
-	r.workers.releasedAt = 0
-	r.updateLeases()
+func (g *ids) releaseLeases(used []oracle.Used) {
+	g.releasing = append(g.releasing, used...)
+	g.releasedAt = 0
+	g.updateLeases()
 }
 
 // updateGenerators makes, extends and stops generators according to the held leases.
-func (r *Replica) updateGenerators() {
+func (g *ids) updateGenerators() {
 	var held [oracle.SlotsMax]bool
-	for _, l := range r.workers.held {
+	for _, l := range g.held {
 		slot := int(l.Slot)
-		if slot >= len(r.ids.slots) || r.ids.stopped {
+		if slot >= len(g.slots) || g.stopped {
 			continue
 		}
 		held[slot] = true
-		old := r.ids.slots[slot]
+		old := g.slots[slot]
 		if old != nil && old.Worker() == int(l.Worker) && old.Lease().Start == int64(l.Start) {
-			old.Extend(int64(r.usableEnd(l)))
+			old.Extend(int64(g.usableEnd(l)))
 			continue
 		}
 		if old != nil {
-			r.replaceGenerator(old)
+			g.replaceGenerator(old)
 		}
-		r.setGenerator(slot, r.newGenerator(l))
+		g.setGenerator(slot, g.newGenerator(l))
 	}
-	for slot, old := range r.ids.slots {
+	for slot, old := range g.slots {
 		if old != nil && !held[slot] {
 			old.Stop()
-			r.setGenerator(slot, nil)
+			g.setGenerator(slot, nil)
 		}
 	}
 }
 
 // extendGenerators lets generators use more of their leases as time passes.
-func (r *Replica) extendGenerators() {
-	for _, l := range r.workers.held {
-		if slot := int(l.Slot); slot < len(r.ids.slots) {
-			if gen := r.ids.slots[slot]; gen != nil && gen.Worker() == int(l.Worker) && gen.Lease().Start == int64(l.Start) {
-				gen.Extend(int64(r.usableEnd(l)))
+func (g *ids) extendGenerators() {
+	for _, l := range g.held {
+		if slot := int(l.Slot); slot < len(g.slots) {
+			if gen := g.slots[slot]; gen != nil && gen.Worker() == int(l.Worker) && gen.Lease().Start == int64(l.Start) {
+				gen.Extend(int64(g.usableEnd(l)))
 			}
 		}
 	}
@@ -151,8 +133,8 @@ func (r *Replica) extendGenerators() {
 
 // usableEnd returns the millisecond before which a generator may use a lease now. At the start of the lease nothing of
 // it is usable yet.
-func (r *Replica) usableEnd(l oracle.WorkerLease) uint64 {
-	vouched, _ := r.ids.vouched.now(r.mono) // 0 if it is not known
+func (g *ids) usableEnd(l oracle.WorkerLease) uint64 {
+	vouched, _ := g.vouched.now(g.mono) // 0 if it is not known
 	if mutant.On(mutant.WholeLease) {
 		return l.End
 	}
@@ -161,23 +143,23 @@ func (r *Replica) usableEnd(l oracle.WorkerLease) uint64 {
 
 // replaceGenerator stops a generator whose slot has another lease. If its own was revoked, that
 // is released: others may have the worker at once.
-func (r *Replica) replaceGenerator(old *snowflake.Generator) {
+func (g *ids) replaceGenerator(old *snowflake.Generator) {
 	used := oracle.Used{Worker: uint16(old.Worker()), Start: uint64(old.Lease().Start), Next: uint64(old.Stop())}
-	l, _ := r.state.Worker(used.Worker)
-	if l.Revoked && l.IsHeldBy(r.cfg.Self.NodeID, r.cfg.Self.Session) && isSame(l, used) {
-		r.workers.releasing = append(r.workers.releasing, used)
-		r.workers.releasedAt = 0
+	l, _ := g.state.Worker(used.Worker)
+	if l.Revoked && l.IsHeldBy(g.cfg.Self.NodeID, g.cfg.Self.Session) && isSame(l, used) {
+		g.releasing = append(g.releasing, used)
+		g.releasedAt = 0
 	}
 }
 
-func (r *Replica) newGenerator(l oracle.WorkerLease) *snowflake.Generator {
-	if used, ok := r.ids.used[l.Worker]; ok && l.Start <= used && !mutant.On(mutant.ReleaseInNextStep) {
+func (g *ids) newGenerator(l oracle.WorkerLease) *snowflake.Generator {
+	if used, ok := g.used[l.Worker]; ok && l.Start <= used && !mutant.On(mutant.ReleaseInNextStep) {
 		panic(fmt.Sprintf("I9: a second generator for the lease %+v", l))
 	}
-	r.ids.used[l.Worker] = l.Start
+	g.used[l.Worker] = l.Start
 	gen, err := snowflake.NewGenerator(int(l.Worker), snowflake.Options{
-		Layout: snowflake.Layout(r.cfg.Space), Now: r.cfg.IDClock, AheadMax: r.cfg.IDAheadMax,
-		Lease: snowflake.Lease{Start: int64(l.Start), End: int64(r.usableEnd(l))},
+		Layout: snowflake.Layout(g.cfg.Space), Now: g.cfg.IDClock, AheadMax: g.cfg.IDAheadMax,
+		Lease: snowflake.Lease{Start: int64(l.Start), End: int64(g.usableEnd(l))},
 	})
 	if err != nil {
 		panic(fmt.Sprintf("I9: no generator accepts the lease %+v: %v", l, err))
@@ -185,33 +167,32 @@ func (r *Replica) newGenerator(l oracle.WorkerLease) *snowflake.Generator {
 	return gen
 }
 
-func (r *Replica) setGenerator(slot int, gen *snowflake.Generator) {
-	r.ids.slots = slices.Clone(r.ids.slots)
-	r.ids.slots[slot] = gen
-	r.effects.Changed = true
+func (g *ids) setGenerator(slot int, gen *snowflake.Generator) {
+	g.slots = slices.Clone(g.slots)
+	g.slots[slot] = gen
+	g.effects.Changed = true
 }
 
 // checkSkew refuses ids while this node's clock is more than SkewMax off its peers'. Without
 // a reading of a peer the former decision stays: at the start, that a node with peers makes
 // none.
-func (r *Replica) checkSkew() {
-	g := &r.ids
+func (g *ids) checkSkew() {
 	if len(g.slots) == 0 || g.stopped {
 		return
 	}
-	if early := isBeforeEpoch(r.cfg.Space, r.millis()); early != g.early {
-		g.early, r.effects.Changed = early, true
+	if early := isBeforeEpoch(g.cfg.Space, g.millis()); early != g.early {
+		g.early, g.effects.Changed = early, true
 	}
-	if r.clocks.quorum.known {
-		g.vouched = r.clocks.quorum
+	if g.clocks.quorum.known {
+		g.vouched = g.clocks.quorum
 	}
-	vouched, isVouched := g.vouched.now(r.mono)
-	off, refused := difference(r.now, vouched), g.refused
-	switch skew, known := r.Skew(); {
+	vouched, isVouched := g.vouched.now(g.mono)
+	off, refused := difference(g.now, vouched), g.refused
+	switch skew, known := g.clocks.skew(); {
 	case !known && isVouched && off > SkewMax:
 		refused = isotone.Errorf(isotone.CodeClock, "this node's clock has jumped ahead by %.1f s since it was last compared, at most %.0f s are allowed: it makes no ids until the clock is set right, or the node is started again",
 			off.Seconds(), SkewMax.Seconds())
-	case len(r.state.Members) <= 1 || known && skew.Abs() <= SkewMax || !known && isVouched && off.Abs() <= SkewMax:
+	case len(g.state.Members) <= 1 || known && skew.Abs() <= SkewMax || !known && isVouched && off.Abs() <= SkewMax:
 		refused = nil
 	case known:
 		where := "behind"
@@ -222,7 +203,7 @@ func (r *Replica) checkSkew() {
 			skew.Abs().Seconds(), where, SkewMax.Seconds())
 	}
 	if (refused == nil) != (g.refused == nil) || refused != nil && refused.Code != g.refused.Code {
-		r.effects.Changed = true
+		g.effects.Changed = true
 	}
 	g.refused = refused
 }

@@ -43,6 +43,7 @@ type ClockAnswer struct {
 
 // intervals is what a node knows of the cluster clock, and what it says in its votes.
 type intervals struct {
+	*facts
 	estimate interval.Estimate
 	// answered is when this node last answered a leader, led, or started, by Input.Steady; known is set
 	// from the first step on.
@@ -79,66 +80,65 @@ type clockQuestion struct {
 }
 
 // steadyNow returns the steady clock. Without Config.Interval it is not read, and Mono stands for it.
-func (r *Replica) steadyNow() int64 {
-	if r.cfg.Interval == 0 {
-		return int64(r.mono)
+func (f *facts) steadyNow() int64 {
+	if f.cfg.Interval == 0 {
+		return int64(f.mono)
 	}
-	return r.steady
+	return f.steady
 }
 
 // noteAnswered notes that this node answers a leader, leads, or has started.
-func (r *Replica) noteAnswered() { r.interval.answered = r.steadyNow() }
+func (n *intervals) noteAnswered() { n.answered = n.steadyNow() }
 
 // noteAnsweredTo does so if m is of a leader that this node follows.
-func (r *Replica) noteAnsweredTo(m *raftpb.Message) {
-	if m.GetTerm() >= r.term {
-		r.noteAnswered()
+func (n *intervals) noteAnsweredTo(m *raftpb.Message) {
+	if m.GetTerm() >= n.term {
+		n.noteAnswered()
 	}
 }
 
 // stateAnswered completes a vote that this node grants.
-func (r *Replica) stateAnswered(m *raftpb.Message) {
-	if r.cfg.Interval == 0 || m.GetReject() || m.GetType() != raftpb.MsgVoteResp {
+func (n *intervals) stateAnswered(m *raftpb.Message) {
+	if n.cfg.Interval == 0 || m.GetReject() || m.GetType() != raftpb.MsgVoteResp {
 		return
 	}
-	since := max(0, r.steadyNow()-r.interval.answered) + mutant.Pick(mutant.ReportForgets, r.mutateForgotten(), 0)
+	since := max(0, n.steadyNow()-n.answered) + mutant.Pick(mutant.ReportForgets, n.mutateForgotten(), 0)
 	m.Context = binary.LittleEndian.AppendUint64(nil, uint64(since))
 }
 
 // noteUnheard takes in what a vote says. One of a version or a node without intervals says nothing.
-func (r *Replica) noteUnheard(m *raftpb.Message) {
-	if m.GetReject() || m.GetTerm() != r.term || r.role != raft.StateCandidate || mutant.On(mutant.ReportOwnOnly) {
+func (n *intervals) noteUnheard(m *raftpb.Message) {
+	if m.GetReject() || m.GetTerm() != n.term || n.role != raft.StateCandidate || mutant.On(mutant.ReportOwnOnly) {
 		return
 	}
 	since := int64(0)
 	if c := m.GetContext(); len(c) == contextSize {
 		since = int64(min(binary.LittleEndian.Uint64(c), 1<<62))
 	}
-	if n := &r.interval; n.votesTerm != r.term || since < n.votes {
-		n.votes, n.votesTerm = since, r.term
+	if n.votesTerm != n.term || since < n.votes {
+		n.votes, n.votesTerm = since, n.term
 	}
 }
 
 // leaderElected begins the clock's part of a term.
 func (r *Replica) leaderElected() {
 	c, n := &r.leading.clock, &r.interval
-	c.elected = r.steadyNow()
-	c.unheard = max(0, c.elected-n.answered)
+	c.electedAt = r.steadyNow()
+	c.unheard = max(0, c.electedAt-n.answered)
 	if n.votesTerm == r.term {
 		c.unheard = min(c.unheard, n.votes)
 	}
 }
 
-func (r *Replica) takeReading(sent, received interval.Instant, m interval.Reading) {
-	n := &r.interval
+func (n *intervals) take(sent, received interval.Instant, m interval.Reading) {
 	believed, agrees := n.rate.OK(), n.estimate.Take(sent, received, m)
 	if !agrees {
 		n.blamed = m.Term
 	}
 	if n.rate.Take(received, m.Term, agrees) != believed {
-		r.effects.Changed = true
+		n.effects.Changed = true
 	}
-	r.effects.ClockChanged = true
+	n.effects.ClockChanged = true
 }
 
 // ClockEstimate returns what this node knows of the cluster clock. It belongs to the replica and is
@@ -153,12 +153,12 @@ func (n *intervals) question(nonce uint64) *clockQuestion {
 
 // blamedByMost reports whether most of the other voters, two at least, hold this leader's steady clock
 // for wrong, or their own: more than one are hardly wrong by the same.
-func (r *Replica) blamedByMost() bool {
+func (f *facts) blamedByMost() bool {
 	blaming, others := 0, 0
-	for _, id := range r.conf.GetVoters() {
-		if p := r.peers[id]; id != r.cfg.Self.NodeID {
+	for _, id := range f.conf.GetVoters() {
+		if p := f.peers[id]; id != f.cfg.Self.NodeID {
 			others++
-			if p != nil && p.blamesAt > 0 && r.ticks-p.blamesAt <= electionTicks {
+			if p != nil && p.blamesAt > 0 && f.ticks-p.blamesAt <= electionTicks {
 				blaming++
 			}
 		}
@@ -175,7 +175,7 @@ func (r *Replica) exchangeClocks(in *Input) {
 		if p := r.peers[q.Peer]; p != nil && q.Nonce%2 == 1 {
 			p.blamesAt = r.ticks
 		}
-		if m, ok := r.reading(); ok {
+		if m, ok := r.leading.reading(); ok {
 			r.effects.TellClock = append(r.effects.TellClock, ClockAnswer{Peer: q.Peer, Nonce: q.Nonce, Reading: m})
 		}
 	}
@@ -189,27 +189,26 @@ func (r *Replica) exchangeClocks(in *Input) {
 		if a.Nonce == 0 || q.nonce != a.Nonce || q.leader != a.Peer || a.Reading.Cluster != r.state.ClusterID {
 			continue
 		}
-		r.takeReading(interval.At(q.at), interval.At(r.steadyNow()), a.Reading)
+		r.interval.take(interval.At(q.at), interval.At(r.steadyNow()), a.Reading)
 	}
 }
 
-// askClock asks the leader for a reading, with every tick.
-func (r *Replica) askClock() {
-	if r.cfg.Interval > 0 && r.isFollowing() && r.state.Interval != 0 {
-		n := &r.interval
+// ask asks the leader for a reading, with every tick.
+func (n *intervals) ask() {
+	if n.cfg.Interval > 0 && n.isFollowing() && n.state.Interval != 0 {
 		n.nonce++
 		nonce := 2 * n.nonce
-		if n.blamed == r.term {
+		if n.blamed == n.term {
 			nonce++
 		}
-		*n.question(nonce) = clockQuestion{nonce: nonce, leader: r.lead, at: r.steadyNow()}
-		r.effects.AskClock = append(r.effects.AskClock, ClockAsk{Peer: r.lead, Nonce: nonce})
+		*n.question(nonce) = clockQuestion{nonce: nonce, leader: n.lead, at: n.steadyNow()}
+		n.effects.AskClock = append(n.effects.AskClock, ClockAsk{Peer: n.lead, Nonce: nonce})
 	}
 }
 
-func (r *Replica) noteLeads() {
+func (n *intervals) noteLeads() {
 	if !mutant.On(mutant.ReportNotAsLeader) {
-		r.noteAnswered()
+		n.noteAnswered()
 	}
 }
 

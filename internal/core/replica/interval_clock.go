@@ -32,14 +32,15 @@ const aheadMax = ClientFloorAheadMax / 2
 // clusterClock is the clock of a leader's term, and its limits. Times are unix nanoseconds on that
 // clock, or of Input.Steady.
 type clusterClock struct {
+	*facts
 	// floor and opensAt say how the allocator is to be opened, and when, by the steady clock: once
 	// reserved is set, which is as soon as the leader's own reservation is applied.
 	reserved bool
 	floor    uint64
 	opensAt  int64
-	// elected is when this node learned that it leads. unheard is how long before, at least, no voter
+	// electedAt is when this node learned that it leads. unheard is how long before, at least, no voter
 	// that elected it had answered a leader.
-	elected, unheard int64
+	electedAt, unheard int64
 	// The clock runs from base at time at of the steady clock, slew millionths faster.
 	runs bool
 	base uint64
@@ -63,14 +64,14 @@ type clusterClock struct {
 
 // scheduleOpening decides when the allocator is to be opened above floor: when this leader's own
 // reservation is applied, which is also all that earlier leaders have said about limits.
-func (r *Replica) scheduleOpening(floor uint64) {
-	c := &r.leading.clock
-	c.reserved, c.floor, c.opensAt = true, floor, c.elected
-	if again := r.mutateReelected(); again || r.state.Interval == 0 || mutant.On(mutant.NoWait) {
+func (l *leading) scheduleOpening(floor uint64) {
+	c := &l.clock
+	c.reserved, c.floor, c.opensAt = true, floor, c.electedAt
+	if again := l.mutateReelected(); again || l.state.Interval == 0 || mutant.On(mutant.NoWait) {
 		return
 	}
-	wait := interval.Wait(int64(r.state.Interval))
-	if r.cfg.Interval == 0 {
+	wait := interval.Wait(int64(l.state.Interval))
+	if l.cfg.Interval == 0 {
 		wait += wait * clockRateErrorPercent / 100 // Mono may be slewed
 	}
 	c.opensAt += max(0, wait-c.unheard)
@@ -84,15 +85,15 @@ func (r *Replica) tryOpen() {
 	}
 	l.alloc.Open(l.clock.floor, r.state.Ceiling)
 	r.startClock()
-	l.alloc.Advance(r.axisNow())
+	l.alloc.Advance(r.leading.axisNow())
 	r.effects.Changed = true
-	r.registerPeers()
+	r.membership.register()
 }
 
 // startClock starts the cluster clock, unless it is not to run or would be far ahead.
 func (r *Replica) startClock() {
 	l := &r.leading
-	c, now := &l.clock, r.clockNow()
+	c, now := &l.clock, r.clocks.time()
 	if r.cfg.Interval == 0 || c.runs || !l.alloc.IsOpen() || l.floors > 0 || now == 0 || r.steadyNow() < c.opensAt {
 		return
 	}
@@ -100,7 +101,7 @@ func (r *Replica) startClock() {
 	if from-now > uint64(aheadMax) {
 		return
 	}
-	c.runs, c.base, c.at, c.slew = true, r.mutateClockStart(from), r.steadyNow(), 0
+	c.runs, c.base, c.at, c.slew = true, r.leading.mutateClockStart(from), r.steadyNow(), 0
 	l.alloc.Advance(c.base)
 	r.effects.Changed = true
 	if len(r.queue.rounds) == 0 {
@@ -111,27 +112,27 @@ func (r *Replica) startClock() {
 // isFarOff reports whether the cluster clock is so far from the clock that this leader goes by that slewing
 // would take hours: the clocks of a quorum were set. The clock of the next term starts there, or, if the
 // present one is ahead, when that time has come.
-func (r *Replica) isFarOff() bool {
-	now := r.clockNow()
-	if !r.leading.clock.runs || now == 0 {
+func (l *leading) isFarOff() bool {
+	now := l.clocks.time()
+	if !l.clock.runs || now == 0 {
 		return false
 	}
-	c := r.clusterNow()
+	c := l.clock.shows()
 	return now > c+uint64(behindMax) || c > now+uint64(aheadMax+aheadSlack)
 }
 
 // clockFloor returns where the cluster clock that is going to start is to start at least, so that enough
 // is reserved for it; 0 if none is, or not soon.
-func (r *Replica) clockFloor() uint64 {
-	c := &r.leading.clock
-	if r.cfg.Interval == 0 || c.runs {
+func (l *leading) clockFloor() uint64 {
+	c := &l.clock
+	if l.cfg.Interval == 0 || c.runs {
 		return 0
 	}
-	floor := r.state.Ceiling
+	floor := l.state.Ceiling
 	if c.reserved {
 		floor = c.floor
 	}
-	if now := r.clockNow(); now == 0 || floor > now+uint64(aheadMax) {
+	if now := l.clocks.time(); now == 0 || floor > now+uint64(aheadMax) {
 		return 0
 	}
 	return floor
@@ -145,9 +146,10 @@ type ClusterClock struct {
 }
 
 // ClusterClock returns the clock that this leader runs. The simulator checks by it.
-func (r *Replica) ClusterClock() (c ClusterClock, ok bool) {
-	l := &r.leading.clock
-	return ClusterClock{Term: r.term, Base: l.base, At: l.at, Slew: l.slew}, l.runs
+func (r *Replica) ClusterClock() (c ClusterClock, ok bool) { return r.leading.clock.running() }
+
+func (c *clusterClock) running() (clock ClusterClock, ok bool) {
+	return ClusterClock{Term: c.term, Base: c.base, At: c.at, Slew: c.slew}, c.runs
 }
 
 // Show returns what the clock shows when the leader's steady clock shows now.
@@ -156,43 +158,43 @@ func (c ClusterClock) Show(now int64) uint64 {
 	return min(c.Base+uint64(since+since*c.Slew/1_000_000), oracle.CeilingMax)
 }
 
-// clusterNow returns what the cluster clock shows. It has to run.
-func (r *Replica) clusterNow() uint64 {
-	c, _ := r.ClusterClock()
-	return c.Show(r.steadyNow())
+// shows returns what the cluster clock shows. It has to run.
+func (c *clusterClock) shows() uint64 {
+	running, _ := c.running()
+	return running.Show(c.steadyNow())
 }
 
 // axisNow returns the time that oracle time follows: the cluster clock's if one runs.
-func (r *Replica) axisNow() uint64 {
-	if !r.leading.clock.runs || mutant.On(mutant.OracleByWall) {
-		return r.clockNow()
+func (l *leading) axisNow() uint64 {
+	if !l.clock.runs || mutant.On(mutant.OracleByWall) {
+		return l.clocks.time()
 	}
-	return r.clusterNow()
+	return l.clock.shows()
 }
 
 // advancesAlways reports whether oracle time follows its clock with every batch.
-func (r *Replica) advancesAlways() bool {
-	return r.cfg.EpochInterval == 0 && !mutant.On(mutant.CoarseEpoch) || r.leading.clock.runs && !mutant.On(mutant.CoarseEpoch)
+func (l *leading) advancesAlways() bool {
+	return l.cfg.EpochInterval == 0 && !mutant.On(mutant.CoarseEpoch) || l.clock.runs && !mutant.On(mutant.CoarseEpoch)
 }
 
 // roundClock returns what the cluster clock shows at the start of a round, 0 if none runs.
-func (r *Replica) roundClock() uint64 {
-	if !r.leading.clock.runs {
+func (l *leading) roundClock() uint64 {
+	if !l.clock.runs {
 		return 0
 	}
-	now := r.clusterNow()
+	now := l.clock.shows()
 	if mutant.On(mutant.LimitUnconfirmed) {
-		r.extendLimit(now)
+		l.extendLimit(now)
 	}
 	return now
 }
 
 // slewClock has the cluster clock approach the clock that this leader goes by, within a second if
 // the bound on its rate permits.
-func (r *Replica) slewClock() {
-	c := &r.leading.clock
-	c.base, c.at = r.clusterNow(), r.steadyNow()
-	now := r.clockNow()
+func (l *leading) slewClock() {
+	c := &l.clock
+	c.base, c.at = l.clock.shows(), l.steadyNow()
+	now := l.clocks.time()
 	if now == 0 {
 		c.slew = 0
 		return
@@ -205,52 +207,52 @@ func (r *Replica) slewClock() {
 }
 
 // tellsLimits reports whether this leader may tell limits: the log says that some may run.
-func (r *Replica) tellsLimits() bool {
-	if !r.leading.clock.runs {
+func (l *leading) tellsLimits() bool {
+	if !l.clock.runs {
 		return false
 	}
-	return r.state.Interval == uint64(r.cfg.Interval) || mutant.On(mutant.TellUnsaid) || mutant.On(mutant.ReleaseAndTell) && r.leading.clock.releasing
+	return l.state.Interval == uint64(l.cfg.Interval) || mutant.On(mutant.TellUnsaid) || mutant.On(mutant.ReleaseAndTell) && l.clock.releasing
 }
 
 // extendLimit takes in that a round is confirmed that began when the clock showed started, 0 if none
 // ran. Not while the log may come to say that no limit runs: even if this leader has given up the
 // transfer, its successor may find that word, and not wait.
-func (r *Replica) extendLimit(started uint64) {
-	c := &r.leading.clock
-	if started == 0 || !r.tellsLimits() || (c.releasing || c.saying && !mutant.On(mutant.TellAfterGivingUp)) && !mutant.On(mutant.ReleaseAndTell) {
+func (l *leading) extendLimit(started uint64) {
+	c := &l.clock
+	if started == 0 || !l.tellsLimits() || (c.releasing || c.saying && !mutant.On(mutant.TellAfterGivingUp)) && !mutant.On(mutant.ReleaseAndTell) {
 		return
 	}
 	if mutant.On(mutant.LimitFromAnswer) {
-		started = r.clusterNow()
+		started = l.clock.shows()
 	}
 	first := c.limit == 0
-	c.limit = max(c.limit, started+uint64(r.cfg.Interval))
+	c.limit = max(c.limit, started+uint64(l.cfg.Interval))
 	if first {
-		r.publishClock()
+		l.publishClock()
 	}
 }
 
 // reading returns what this leader tells of its clock, and whether it may.
-func (r *Replica) reading() (interval.Reading, bool) {
-	c := &r.leading.clock
-	if r.role != raft.StateLeader || !r.tellsLimits() || c.limit == 0 {
+func (l *leading) reading() (interval.Reading, bool) {
+	c := &l.clock
+	if l.role != raft.StateLeader || !l.tellsLimits() || c.limit == 0 {
 		return interval.Reading{}, false
 	}
-	now, limit := r.clusterNow(), c.limit
+	now, limit := l.clock.shows(), c.limit
 	if !mutant.On(mutant.LimitOverCeiling) {
-		limit = min(limit, r.leading.alloc.Ceiling()-1)
+		limit = min(limit, l.alloc.Ceiling()-1)
 	}
 	if mutant.On(mutant.LeaderIgnoresLimit) {
 		limit = oracle.CeilingMax
 	}
-	return interval.Reading{Cluster: r.state.ClusterID, Term: r.term, Earliest: now, Latest: now, Limit: limit}, now <= limit
+	return interval.Reading{Cluster: l.state.ClusterID, Term: l.term, Earliest: now, Latest: now, Limit: limit}, now <= limit
 }
 
 // publishClock puts what the leader would tell into its own estimate, from which the rest of its
 // process reads.
-func (r *Replica) publishClock() {
-	if m, ok := r.reading(); ok {
-		now := interval.At(r.steadyNow())
-		r.takeReading(now, now, m)
+func (l *leading) publishClock() {
+	if m, ok := l.reading(); ok {
+		now := interval.At(l.steadyNow())
+		l.interval.take(now, now, m)
 	}
 }

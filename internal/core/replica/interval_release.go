@@ -11,53 +11,52 @@ import (
 
 // maintainClock does with every tick what a leader's clock needs.
 func (r *Replica) maintainClock() {
-	r.noteLeads()
+	r.interval.noteLeads()
 	r.tryOpen()
 	r.startClock()
 	if r.leading.clock.runs {
-		r.slewClock()
-		r.publishClock()
-		r.queue.admission.open()
+		r.leading.slewClock()
+		r.leading.publishClock()
+		r.queue.turns.open()
 		r.queue.release() // floors above the clock, see passFloor
 		if len(r.queue.rounds) == 0 {
 			r.beginRound(nil)
 		}
 	}
-	r.sayRunning()
+	r.leading.sayRunning()
 	r.goOnReleasing()
-	if !r.isFarOff() {
-		r.leading.clock.nearAt = r.leading.ticks
+	if !r.leading.isFarOff() {
+		r.leading.clock.nearAt = r.leading.tenure
 	}
-	isFarOff := r.leading.ticks-r.leading.clock.nearAt >= mutant.Pick(mutant.FarOffAtOnce, 1, farOffTicks)
-	if r.leading.ticks%electionTicks == 0 && (r.blamedByMost() && r.leading.ticks > priorityTicks || isFarOff) {
+	isFarOff := r.leading.tenure-r.leading.clock.nearAt >= mutant.Pick(mutant.FarOffAtOnce, 1, farOffTicks)
+	if r.leading.tenure%electionTicks == 0 && (r.blamedByMost() && r.leading.tenure > priorityTicks || isFarOff) {
 		r.transfer(0)
 	}
 }
 
 // sayRunning has the log say how long the limits are that this leader wants to tell, or that none
 // runs because it tells none: those of earlier terms have passed.
-func (r *Replica) sayRunning() {
-	l := &r.leading
+func (l *leading) sayRunning() {
 	length := uint64(0)
 	if l.clock.runs {
-		length = uint64(r.cfg.Interval)
+		length = uint64(l.cfg.Interval)
 	}
-	if l.clock.saying || l.clock.releasing || !l.alloc.IsOpen() || r.steadyNow() < l.clock.opensAt || r.state.Interval == length || r.cfg.Interval > 0 && length == 0 {
+	if l.clock.saying || l.clock.releasing || !l.alloc.IsOpen() || l.steadyNow() < l.clock.opensAt || l.state.Interval == length || l.cfg.Interval > 0 && length == 0 {
 		return
 	}
-	l.clock.saying = r.propose(oracle.Command{Kind: oracle.KindInterval, Interval: length})
+	l.clock.saying = l.tail.propose(oracle.Command{Kind: oracle.KindInterval, Interval: length})
 }
 
 // release reports whether a transfer of the leadership, to member to or any, has to wait because
 // limits run, and has them run out.
 func (r *Replica) release(to uint64) bool {
 	l := &r.leading
-	if !l.clock.runs || r.state.Interval == 0 || l.clock.handed || r.isLeaving() {
+	if !l.clock.runs || r.state.Interval == 0 || l.clock.handed || r.tail.isLeaving() {
 		return false
 	}
 	l.clock.transferTo = to
 	if !l.clock.releasing {
-		l.clock.releasing, l.clock.releasedAt = true, l.ticks
+		l.clock.releasing, l.clock.releasedAt = true, l.tenure
 	}
 	return true
 }
@@ -70,14 +69,14 @@ func (r *Replica) goOnReleasing() {
 	if !c.releasing {
 		return
 	}
-	ticks := l.ticks - c.releasedAt
+	ticks := l.tenure - c.releasedAt
 	patience := int(2*r.cfg.Interval/r.cfg.TickInterval) + electionTicks
 	switch {
 	case c.handed && ticks > electionTicks: // nothing came of it
 		c.releasing, c.handed = false, false
 	case c.handed || c.saying:
-	case r.state.Interval != 0 && ticks <= patience && (r.clusterNow() > c.limit || mutant.On(mutant.ReleaseEarly)):
-		c.saying = r.propose(oracle.Command{Kind: oracle.KindInterval})
+	case r.state.Interval != 0 && ticks <= patience && (r.leading.clock.shows() > c.limit || mutant.On(mutant.ReleaseEarly)):
+		c.saying = r.tail.propose(oracle.Command{Kind: oracle.KindInterval})
 	}
 	if c.releasing && !c.handed && ticks > patience {
 		r.handOver()
@@ -87,7 +86,7 @@ func (r *Replica) goOnReleasing() {
 // handOver transfers the leadership after limits have run out.
 func (r *Replica) handOver() {
 	c := &r.leading.clock
-	c.handed, c.releasedAt = true, r.leading.ticks
+	c.handed, c.releasedAt = true, r.leading.tenure
 	r.transferNow(c.transferTo)
 }
 

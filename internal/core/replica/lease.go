@@ -31,6 +31,7 @@ const (
 
 // lease is a leader's right to answer without a round. It belongs to one term.
 type lease struct {
+	*facts
 	// until is the end by Input.Mono; 0 if there was no lease in this term.
 	until time.Duration
 	// notBefore is when the voters last changed. A round that began earlier gives no lease.
@@ -46,21 +47,20 @@ type lease struct {
 	sent sentRounds
 }
 
-// wantsLease reports whether this leader's heartbeats ask for promises: while requests in lease
+// isWanted reports whether this leader's heartbeats ask for promises: while requests in lease
 // mode come.
-func (r *Replica) wantsLease() bool {
-	l := &r.leading.lease
-	return l.lastRequest != 0 && r.ticks-l.lastRequest <= leaseIdleTicks && !l.forgone
+func (e *lease) isWanted() bool {
+	return e.lastRequest != 0 && e.ticks-e.lastRequest <= leaseIdleTicks && !e.forgone
 }
 
-// leaseLength is how long a lease lasts that rests on promises of so many ticks, from when their
+// length is how long a lease lasts that rests on promises of so many ticks, from when their
 // round was sent.
-func (r *Replica) leaseLength(ticks uint64) time.Duration {
+func (e *lease) length(ticks uint64) time.Duration {
 	if ticks <= leaseSlackTicks {
 		return 0
 	}
-	d := time.Duration(ticks-leaseSlackTicks) * r.cfg.TickInterval
-	return r.mutateLeaseLength(ticks, d*(100-clockRateErrorPercent)/(100+clockRateErrorPercent))
+	d := time.Duration(ticks-leaseSlackTicks) * e.cfg.TickInterval
+	return e.mutateLeaseLength(ticks, d*(100-clockRateErrorPercent)/(100+clockRateErrorPercent))
 }
 
 // sentRounds are when the latest rounds of a term were sent first, by their number modulo the
@@ -83,62 +83,59 @@ func (s *sentRounds) sentAt(round uint64) (at time.Duration, ok bool) {
 }
 
 // promisedBy takes in the promise in a voter's answer.
-func (r *Replica) promisedBy(p *peerView, m *raftpb.Message) {
-	l := &r.leading.lease
-	sent, ok := l.sent.sentAt(roundOf(m))
-	length := r.leaseLength(r.mutatePromise(promisedIn(m)))
-	if !ok || sent < l.notBefore || length == 0 {
+func (e *lease) promisedBy(p *peerView, m *raftpb.Message) {
+	sent, ok := e.sent.sentAt(roundOf(m))
+	length := e.length(e.mutatePromise(promisedIn(m)))
+	if !ok || sent < e.notBefore || length == 0 {
 		return
 	}
-	p.promisedUntil = max(p.promisedUntil, r.mutateLeaseStart(sent)+length)
-	r.extendLease()
+	p.promisedUntil = max(p.promisedUntil, e.mutateLeaseStart(sent)+length)
+	e.extend()
 }
 
-// confirmLease extends the lease of a leader whom no other voter could depose, when its round that
+// confirm extends the lease of a leader whom no other voter could depose, when its round that
 // began at started is confirmed. That of others rests on promises.
-func (r *Replica) confirmLease(started time.Duration) {
-	l := &r.leading.lease
-	sole := len(r.conf.GetVoters()) == 1 && len(r.conf.GetVotersOutgoing()) == 0
-	if (sole || mutant.On(mutant.LeaseFromConfirm)) && !l.forgone && started >= l.notBefore {
-		l.until = max(l.until, r.mutateLeaseStart(started)+r.leaseLength(promiseTicks))
+func (e *lease) confirm(started time.Duration) {
+	sole := len(e.conf.GetVoters()) == 1 && len(e.conf.GetVotersOutgoing()) == 0
+	if (sole || mutant.On(mutant.LeaseFromConfirm)) && !e.forgone && started >= e.notBefore {
+		e.until = max(e.until, e.mutateLeaseStart(started)+e.length(promiseTicks))
 	}
 }
 
 // forgetPromises drops the lease, because the voters have changed. Later rounds bring another.
-func (r *Replica) forgetPromises() {
-	r.leading.lease.until, r.leading.lease.notBefore = 0, r.mono
-	for _, p := range r.peers { // order-free: each by itself
+func (e *lease) forgetPromises() {
+	e.until, e.notBefore = 0, e.mono
+	for _, p := range e.peers { // order-free: each by itself
 		p.promisedUntil = 0
 	}
 }
 
-// extendLease extends the lease to when the promises of a quorum begin to run out.
-func (r *Replica) extendLease() {
-	l := &r.leading.lease
-	if l.forgone {
+// extend extends the lease to when the promises of a quorum begin to run out.
+func (e *lease) extend() {
+	if e.forgone {
 		return
 	}
-	until := r.promisedByQuorum(r.conf.GetVoters())
-	if outgoing := r.conf.GetVotersOutgoing(); len(outgoing) > 0 {
-		until = min(until, r.promisedByQuorum(outgoing))
+	until := e.promisedByQuorum(e.conf.GetVoters())
+	if outgoing := e.conf.GetVotersOutgoing(); len(outgoing) > 0 {
+		until = min(until, e.promisedByQuorum(outgoing))
 	}
-	l.until = max(l.until, until)
+	e.until = max(e.until, until)
 }
 
 // promisedByQuorum returns until when a quorum of these voters grants no vote. This node, which
 // leads, votes for nobody else in its term.
-func (r *Replica) promisedByQuorum(voters []uint64) time.Duration {
+func (e *lease) promisedByQuorum(voters []uint64) time.Duration {
 	var buf [8]time.Duration // enough for 9 voters without an allocation
 	ends, need := buf[:0], len(voters)/2+1
 	for _, id := range voters {
-		if id == r.cfg.Self.NodeID {
+		if id == e.cfg.Self.NodeID {
 			need--
-		} else if p := r.peers[id]; p != nil {
+		} else if p := e.peers[id]; p != nil {
 			ends = append(ends, p.promisedUntil)
 		}
 	}
 	if need == 0 || need > len(ends) {
-		return 0 // need is 0 for a sole voter, see confirmLease
+		return 0 // need is 0 for a sole voter, see confirm
 	}
 	slices.Sort(ends)
 	return ends[len(ends)-need]
@@ -147,48 +144,48 @@ func (r *Replica) promisedByQuorum(voters []uint64) time.Duration {
 // checkLease finds out whether the lease is valid at Input.Mono, which was read after the
 // requests of this step had arrived. That makes lease answers safe: no later leader can have
 // completed an operation before (docs/decisions/0003-lease-clock.md).
-func (r *Replica) checkLease() (held bool) {
-	l := &r.leading.lease
-	held = r.leading.alloc.IsOpen() && !l.forgone && r.leaseClock() < l.until
-	if l.held && !held {
-		r.counters.LeasesLost++
+func (l *leading) checkLease() (held bool) {
+	e := &l.lease
+	held = l.alloc.IsOpen() && !e.forgone && e.clock() < e.until
+	if e.held && !held {
+		l.counters.LeasesLost++
 	}
-	l.held = held
+	e.held = held
 	return held
 }
 
 // serveByLease answers a request in lease mode and reports whether it could.
 func (r *Replica) serveByLease(req *Request) bool {
 	r.leading.lease.lastRequest = r.ticks
-	if !r.checkLease() {
+	if !r.leading.checkLease() {
 		r.counters.LeaseMisses += uint64(len(req.Counts))
 		return false
 	}
-	if !r.queue.admission.isOpen() {
+	if !r.queue.turns.isOpen() {
 		return false
 	}
-	p := pending{Request: *req, clock: r.arrivalClock(*req)}
-	if r.advancesAlways() && !(p.U64 && r.leading.clock.runs) {
-		r.leading.alloc.Advance(r.axisNow())
+	p := pending{Request: *req, clock: r.leading.arrivalClock(*req)}
+	if r.leading.advancesAlways() && !(p.U64 && r.leading.clock.runs) {
+		r.leading.alloc.Advance(r.leading.axisNow())
 	}
-	issued, hold, err := r.issue(&p)
+	issued, hold, err := r.leading.issue(&p)
 	if hold {
 		req.moved = p.moved
 		return false
 	}
 	r.counters.LeaseServed += uint64(len(req.Counts))
 	r.counters.LeaseIssued += issued
-	r.answerTo(&p, err)
+	r.queue.answerTo(&p, err)
 	return true
 }
 
 // maintainLease begins a round each tick while requests in lease mode come, unless one is in
 // flight.
 func (r *Replica) maintainLease() {
-	if !r.wantsLease() || !r.leading.alloc.IsOpen() {
+	if !r.leading.lease.isWanted() || !r.leading.alloc.IsOpen() {
 		return
 	}
-	r.checkLease() // counts one that has ended
+	r.leading.checkLease() // counts one that has ended
 	if len(r.queue.rounds) == 0 {
 		r.beginRound(nil)
 	}

@@ -59,7 +59,7 @@ func (r *Replica) raiseLevel() {
 	l := mutateLevels(r.Levels())
 	switch {
 	case l.Next > l.Level:
-		if !r.propose(oracle.Command{Kind: oracle.KindLevel, Level: l.Next}) {
+		if !r.tail.propose(oracle.Command{Kind: oracle.KindLevel, Level: l.Next}) {
 			r.effects.LevelRefused = isotone.ErrOverloaded
 		}
 	case l.Level < l.Newest:
@@ -69,16 +69,16 @@ func (r *Replica) raiseLevel() {
 }
 
 // refuseLevel refuses a node that could not read what this cluster writes, or returns nil.
-func (r *Replica) refuseLevel(h Hello) *Refusal {
-	if level := r.state.CurrentLevel(); h.Level < level && !mutant.On(mutant.RaiseUnasked) {
+func (a *admission) refuseLevel(h Hello) *Refusal {
+	if level := a.state.CurrentLevel(); h.Level < level && !mutant.On(mutant.RaiseUnasked) {
 		return refuse(RefusedLevel, "node %d runs a version that knows feature level %d at most, and cluster %016x was raised to level %d; "+
-			"start it with a version that knows level %d", h.node(), h.Level, r.state.ClusterID, level, level)
+			"start it with a version that knows level %d", h.node(), h.Level, a.state.ClusterID, level, level)
 	}
 	return nil
 }
 
 // canRead returns an error if this node does not know the level.
-func (r *Replica) canRead(level uint64) error { return checkLevel(level, r.cfg.Level) }
+func (f *facts) canRead(level uint64) error { return checkLevel(level, f.cfg.Level) }
 
 // checkLevel returns an error if a version that knows the newest level, or oracle.LevelNewest if that is
 // 0, does not know level.
@@ -95,8 +95,10 @@ const digestsMax = 64
 
 // digests is a ring of the digests of this replica's state after its latest reservations.
 type digests struct {
-	ring [digestsMax]oracle.Digest
-	next int
+	*facts
+	ring     [digestsMax]oracle.Digest
+	next     int
+	disputed dispute
 }
 
 func (d *digests) add(g oracle.Digest) {
@@ -122,9 +124,9 @@ func (d *digests) differs(g oracle.Digest) bool {
 	return false
 }
 
-// noteDigest keeps the digest after a reservation.
-func (r *Replica) noteDigest(index uint64) {
-	r.digests.add(oracle.Digest{Index: index, Sum: r.state.Digest()})
+// note keeps the digest after a reservation.
+func (d *digests) note(index uint64) {
+	d.add(oracle.Digest{Index: index, Sum: d.state.Digest()})
 }
 
 // Digest returns the digest of this replica's state at Status.Applied. Replicas with the same
@@ -159,13 +161,13 @@ func reservation(e *raftpb.Entry) (oracle.Command, bool) {
 // What comes before the disputed reservation is acknowledged: a new leader sends it with the
 // entry that opens its term, and nothing more before it knows where this log ends. So this
 // replica would not learn that the reservation is committed, and would not stop.
-func (r *Replica) checkAppend(m *raftpb.Message) *raftpb.Message {
-	if m.GetTerm() < r.term {
+func (d *digests) checkAppend(m *raftpb.Message) *raftpb.Message {
+	if m.GetTerm() < d.term {
 		return m // Raft ignores it
 	}
-	if r.isDisputed(m) {
-		if m.GetCommit() >= r.disputed.index {
-			r.effects.Fatal = r.disputed.err
+	if d.isDisputed(m) {
+		if m.GetCommit() >= d.disputed.index {
+			d.effects.Fatal = d.disputed.err
 		}
 		return nil
 	}
@@ -173,10 +175,10 @@ func (r *Replica) checkAppend(m *raftpb.Message) *raftpb.Message {
 		c, ok := reservation(e)
 		switch {
 		case !ok || e.GetIndex() <= m.GetCommit():
-		case c.Digest.Index > r.applied:
+		case c.Digest.Index > d.applied:
 			return firstEntries(m, i)
-		case r.digests.differs(c.Digest):
-			r.disputed = dispute{term: m.GetTerm(), index: e.GetIndex(), err: errDiffers(c.Digest.Index)}
+		case d.differs(c.Digest):
+			d.disputed = dispute{term: m.GetTerm(), index: e.GetIndex(), err: errDiffers(c.Digest.Index)}
 			if i == 0 {
 				return nil
 			}
@@ -194,13 +196,13 @@ func firstEntries(m *raftpb.Message, n int) *raftpb.Message {
 }
 
 // isDisputed reports whether m comes from a leader that this replica disputes.
-func (r *Replica) isDisputed(m *raftpb.Message) bool {
-	return r.disputed.term != 0 && m.GetTerm() == r.disputed.term
+func (d *digests) isDisputed(m *raftpb.Message) bool {
+	return d.disputed.term != 0 && m.GetTerm() == d.disputed.term
 }
 
-// checkDigest compares the digest of a committed reservation with this replica's.
-func (r *Replica) checkDigest(c oracle.Command) error {
-	if c.Kind == oracle.KindReserve && r.digests.differs(c.Digest) {
+// check compares the digest of a committed reservation with this replica's.
+func (d *digests) check(c oracle.Command) error {
+	if c.Kind == oracle.KindReserve && d.differs(c.Digest) {
 		return errDiffers(c.Digest.Index)
 	}
 	return nil

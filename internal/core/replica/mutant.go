@@ -29,41 +29,41 @@ func (r *Replica) mutateStep() {
 		r.mutation.mono = r.mono
 	}
 	if mutant.On(mutant.ReleaseInNextStep) && len(r.mutation.releases) > 0 {
-		r.releaseLeases(r.mutation.releases)
+		r.ids.releaseLeases(r.mutation.releases)
 		r.mutation.releases = nil
 	}
 }
 
 // mutateRelease reports whether the leases of stopped generators are released later.
-func (r *Replica) mutateRelease(used []oracle.Used) bool {
+func (g *ids) mutateRelease(used []oracle.Used) bool {
 	if !mutant.On(mutant.ReleaseInNextStep) {
 		return false
 	}
-	r.mutation.releases = append(r.mutation.releases, used...)
-	r.updateGenerators()
+	g.mutation.releases = append(g.mutation.releases, used...)
+	g.updateGenerators()
 	return true
 }
 
-// leaseClock returns the clock by which a lease is checked.
-func (r *Replica) leaseClock() time.Duration {
-	return mutant.Pick(mutant.LeaseOnOldClock, r.mutation.mono, r.mono)
+// clock returns the clock by which a lease is checked.
+func (e *lease) clock() time.Duration {
+	return mutant.Pick(mutant.LeaseOnOldClock, e.mutation.mono, e.mono)
 }
 
-func (r *Replica) mutateLeaseStart(started time.Duration) time.Duration {
-	return mutant.Pick(mutant.LeaseFromAnswer, r.mono, started)
+func (e *lease) mutateLeaseStart(started time.Duration) time.Duration {
+	return mutant.Pick(mutant.LeaseFromAnswer, e.mono, started)
 }
 
-func (r *Replica) mutateLeaseLength(ticks uint64, d time.Duration) time.Duration {
-	return mutant.Pick(mutant.LeaseWithoutSlack, time.Duration(ticks)*r.cfg.TickInterval, d)
+func (e *lease) mutateLeaseLength(ticks uint64, d time.Duration) time.Duration {
+	return mutant.Pick(mutant.LeaseWithoutSlack, time.Duration(ticks)*e.cfg.TickInterval, d)
 }
 
 // mutatePromise returns what a voter has promised, in ticks.
-func (r *Replica) mutatePromise(ticks uint64) uint64 {
+func (e *lease) mutatePromise(ticks uint64) uint64 {
 	return mutant.Pick(mutant.CountUnpromised, max(ticks, promiseTicks), ticks)
 }
 
 // mutateLengthen returns the place in the log from which an append goes on.
-func (r *Replica) mutateLengthen(next uint64) uint64 {
+func (t *tail) mutateLengthen(next uint64) uint64 {
 	return mutant.Pick(mutant.LengthenWrongly, 0, next)
 }
 
@@ -73,14 +73,14 @@ func (r *Replica) mutateRound() {
 		r.queue.lastRound = 1
 	}
 	if mutant.On(mutant.LeaseUnconfirmed) {
-		r.leading.lease.until = max(r.leading.lease.until, r.mono+r.leaseLength(promiseTicks))
+		r.leading.lease.until = max(r.leading.lease.until, r.mono+r.leading.lease.length(promiseTicks))
 	}
 }
 
 // mutateEnqueue reports whether it took req.
 func (r *Replica) mutateEnqueue(req Request) bool {
 	if mutant.On(mutant.NoRound) && r.leading.alloc.IsOpen() {
-		_, hold, err := r.issue(&pending{Request: req, clock: r.arrivalClock(req)})
+		_, hold, err := r.leading.issue(&pending{Request: req, clock: r.leading.arrivalClock(req)})
 		if !hold {
 			r.answer(req.Token, err)
 		}
@@ -115,7 +115,7 @@ func (r *Replica) mutateTerm(old oracle.Allocator) {
 		r.leading.alloc = old
 	}
 	if mutant.On(mutant.ServeUnreserved) && r.role == raft.StateLeader {
-		r.leading.alloc.Open(r.state.Ceiling, r.target())
+		r.leading.alloc.Open(r.state.Ceiling, r.leading.target())
 	}
 }
 
@@ -148,15 +148,15 @@ func (r *Replica) mutateRestored(s oracle.State) oracle.State {
 }
 
 // mutateResponses sends messages that have to wait for the disk, and returns the others.
-func (r *Replica) mutateResponses(list []*raftpb.Message) (rest []*raftpb.Message) {
+func (t *tail) mutateResponses(list []*raftpb.Message) (rest []*raftpb.Message) {
 	if !mutant.On(mutant.AcknowledgeUnsynced) && !mutant.On(mutant.VoteUnsynced) {
 		return list
 	}
 	for _, m := range list {
 		early := mutant.On(mutant.AcknowledgeUnsynced) && m.GetType() == raftpb.MsgAppResp ||
 			mutant.On(mutant.VoteUnsynced) && m.GetType() == raftpb.MsgVoteResp
-		if early && m.GetTo() != r.cfg.Self.NodeID {
-			r.effects.Send = append(r.effects.Send, m)
+		if early && m.GetTo() != t.cfg.Self.NodeID {
+			t.effects.Send = append(t.effects.Send, m)
 		} else {
 			rest = append(rest, m)
 		}
@@ -164,9 +164,9 @@ func (r *Replica) mutateResponses(list []*raftpb.Message) (rest []*raftpb.Messag
 	return rest
 }
 
-func (r *Replica) mutateHeld(l oracle.WorkerLease) oracle.WorkerLease {
+func (g *ids) mutateHeld(l oracle.WorkerLease) oracle.WorkerLease {
 	if mutant.On(mutant.ExtendUnasked) {
-		l.End += r.cfg.LeaseMillis
+		l.End += g.cfg.LeaseMillis
 	}
 	return l
 }
@@ -191,28 +191,28 @@ func mutateFounder(m oracle.Member) oracle.Member {
 
 // mutateForgotten is what a voter adds to the time since it answered a leader, in nanoseconds, if it
 // was started again: a second.
-func (r *Replica) mutateForgotten() int64 {
-	if r.cfg.Self.Boot > 1 && r.ticks < 100 {
+func (n *intervals) mutateForgotten() int64 {
+	if n.cfg.Self.Boot > 1 && n.ticks < 100 {
 		return int64(time.Second)
 	}
 	return 0
 }
 
 // mutateReelected reports whether a leader that led before does not wait.
-func (r *Replica) mutateReelected() bool {
-	again := mutant.On(mutant.ReelectedSkipsWait) && r.mutation.led
-	r.mutation.led = true
+func (l *leading) mutateReelected() bool {
+	again := mutant.On(mutant.ReelectedSkipsWait) && l.mutation.led
+	l.mutation.led = true
 	return again
 }
 
 // mutateClockStart returns where the cluster clock of a term starts.
-func (r *Replica) mutateClockStart(from uint64) uint64 {
+func (l *leading) mutateClockStart(from uint64) uint64 {
 	switch {
 	case mutant.On(mutant.ClockFromWall):
-		return max(r.clockNow(), 1)
+		return max(l.clocks.time(), 1)
 	case mutant.On(mutant.ClockFromOwnEstimate):
-		b, _ := r.interval.estimate.Bounds(interval.At(r.steadyNow()))
-		return max(r.clockNow(), b.Latest)
+		b, _ := l.interval.estimate.Bounds(interval.At(l.steadyNow()))
+		return max(l.clocks.time(), b.Latest)
 	}
 	return from
 }

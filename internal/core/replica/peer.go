@@ -39,12 +39,12 @@ type peerView struct {
 
 // peer returns the view of a peer and makes one if there is none. That of a node that is no
 // member is not kept.
-func (r *Replica) peer(id uint64) *peerView {
-	p := r.peers[id]
+func (f *facts) peer(id uint64) *peerView {
+	p := f.peers[id]
 	if p == nil {
 		p = &peerView{id: id}
-		if _, isMember := r.state.Member(id); isMember || r.applied == 0 {
-			r.peers[id] = p
+		if _, isMember := f.state.Member(id); isMember || f.applied == 0 {
+			f.peers[id] = p
 		}
 	}
 	return p

@@ -23,7 +23,7 @@ const (
 // giveWay transfers the leadership to a voter with a higher priority.
 func (r *Replica) giveWay() {
 	l := &r.leading
-	if l.ticks++; l.ticks < priorityTicks || l.ticks%electionTicks != 0 || !l.alloc.IsOpen() || l.changing || len(r.conf.GetVotersOutgoing()) > 0 {
+	if l.tenure++; l.tenure < priorityTicks || l.tenure%electionTicks != 0 || !l.alloc.IsOpen() || l.changing || len(r.conf.GetVotersOutgoing()) > 0 {
 		return
 	}
 	best, priority := uint64(0), r.cfg.Self.Priority

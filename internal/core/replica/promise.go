@@ -19,7 +19,7 @@ import (
 // plus one; without it there is no promise.
 
 // promiseTicks is what a leader asks for. A lease lasts leaseSlackTicks less, see
-// [Replica.leaseLength], and a round every tick extends it; after the death of a leader in lease
+// [lease.length], and a round every tick extends it; after the death of a leader in lease
 // mode its successor has to wait for the rest of the promise.
 const promiseTicks = electionTicks / 2
 
@@ -53,31 +53,31 @@ func promisedIn(m *raftpb.Message) uint64 {
 }
 
 // askPromise completes a heartbeat of this leader.
-func (r *Replica) askPromise(m *raftpb.Message) { m.RejectHint = hint(r.wantedPromise()) }
+func (e *lease) askPromise(m *raftpb.Message) { m.RejectHint = hint(e.wantedPromise()) }
 
 // wantedPromise returns the promise that this leader's heartbeats ask for, in ticks.
-func (r *Replica) wantedPromise() uint64 {
-	if r.wantsLease() {
+func (e *lease) wantedPromise() uint64 {
+	if e.isWanted() {
 		return promiseTicks
 	}
 	return 0
 }
 
 // promise makes the promise that a heartbeat asks for. A promise is never shortened.
-func (r *Replica) promise(m *raftpb.Message) {
-	p := &r.promised
+func (s *succession) promise(m *raftpb.Message) {
+	p := &s.promised
 	p.term, p.ticks = m.GetTerm(), promisedIn(m)
-	p.until = max(p.until, r.ticks+p.ticks)
+	p.until = max(p.until, s.ticks+p.ticks)
 }
 
 // statePromise completes this voter's answer to a heartbeat.
-func (r *Replica) statePromise(m *raftpb.Message) { m.RejectHint = hint(r.promisedTo(m)) }
+func (s *succession) statePromise(m *raftpb.Message) { m.RejectHint = hint(s.promisedTo(m)) }
 
 // promisedTo returns what this voter has promised, in ticks, to the leader of m: a heartbeat or its
 // answer. That answers the latest heartbeat or an earlier one of the same term, and the promise was
 // made when the latest arrived: no sooner.
-func (r *Replica) promisedTo(m *raftpb.Message) uint64 {
-	if p := &r.promised; m.GetTerm() == p.term {
+func (s *succession) promisedTo(m *raftpb.Message) uint64 {
+	if p := &s.promised; m.GetTerm() == p.term {
 		return p.ticks
 	}
 	return 0
@@ -87,8 +87,8 @@ func (r *Replica) promisedTo(m *raftpb.Message) uint64 {
 // Ongaro's dissertation, §4.2.3) does not survive a restart or a message with a higher term.
 //
 // A refused connection to the leader does not end a promise: a firewall refuses as well.
-func (r *Replica) mayVote() bool {
-	return r.ticks >= r.promised.until || mutant.On(mutant.VoteAfterTermChange)
+func (s *succession) mayVote() bool {
+	return s.ticks >= s.promised.until || mutant.On(mutant.VoteAfterTermChange)
 }
 
 // isTransfer reports whether m is the vote request of a leadership transfer. It overrides
@@ -102,53 +102,53 @@ const campaignTransfer = "CampaignTransfer"
 // mustHold reports whether a vote request has to wait: while a promise lasts, while this node has a
 // leader, and, if it is one for a pre-vote, while this node's vote is being written, as that
 // election may still succeed, and a vote in the next one would have to wait for the same disk.
-func (r *Replica) mustHold(m *raftpb.Message) bool {
+func (s *succession) mustHold(m *raftpb.Message) bool {
 	switch {
-	case isTransfer(m) || m.GetTerm() < r.term:
+	case isTransfer(m) || m.GetTerm() < s.term:
 		return false
-	case !r.mayVote() || r.lead != raft.None && m.GetTerm() > r.term:
+	case !s.mayVote() || s.lead != raft.None && m.GetTerm() > s.term:
 		return true
 	}
-	return m.GetType() == raftpb.MsgPreVote && r.isWriting()
+	return m.GetType() == raftpb.MsgPreVote && s.isWriting()
 }
 
 // holdVote keeps a vote request, or request for a pre-vote, that must not be granted yet, and
 // reports whether it did. Raft would ignore it, and the candidate would ask again an election
 // timeout later. To hold a message is what a slow network does.
-func (r *Replica) holdVote(m *raftpb.Message) bool {
-	if !r.mustHold(m) {
+func (s *succession) holdVote(m *raftpb.Message) bool {
+	if !s.mustHold(m) {
 		return false
 	}
-	p := &r.promised
-	p.held = slices.DeleteFunc(p.held, func(h heldVote) bool { return r.ticks-h.at > heldTicks })
+	p := &s.promised
+	p.held = slices.DeleteFunc(p.held, func(h heldVote) bool { return s.ticks-h.at > heldTicks })
 	for i := range p.held {
 		if old := p.held[i].m; old.GetFrom() == m.GetFrom() {
 			if old.GetTerm() < m.GetTerm() || old.GetTerm() == m.GetTerm() && (old.GetType() != raftpb.MsgVote || m.GetType() == raftpb.MsgVote) {
-				p.held[i] = heldVote{m, r.ticks}
+				p.held[i] = heldVote{m, s.ticks}
 			}
 			return true
 		}
 	}
 	if len(p.held) < oracle.MembersMax {
-		p.held = append(p.held, heldVote{m, r.ticks})
+		p.held = append(p.held, heldVote{m, s.ticks})
 	}
 	return true
 }
 
 // replayVotes takes in the requests that were held, once nothing keeps this node from voting.
 func (r *Replica) replayVotes() {
-	if len(r.promised.held) == 0 || r.lead != raft.None || !r.mayVote() {
+	if len(r.succession.promised.held) == 0 || r.lead != raft.None || !r.succession.mayVote() {
 		return
 	}
-	held := r.promised.held
-	r.promised.held = nil
+	held := r.succession.promised.held
+	r.succession.promised.held = nil
 	for _, h := range held {
 		switch {
 		case r.ticks-h.at > heldTicks:
-		case r.mustHold(h.m):
-			r.promised.held = append(r.promised.held, h)
+		case r.succession.mustHold(h.m):
+			r.succession.promised.held = append(r.succession.promised.held, h)
 		default:
-			r.askedForVote(h.m, h.at)
+			r.succession.askedForVote(h.m, h.at)
 			r.stepRaft(h.m)
 		}
 	}

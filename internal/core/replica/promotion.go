@@ -32,7 +32,7 @@ func (r *Replica) promoteLearners() {
 	case !r.leading.alloc.IsOpen():
 		return
 	case isJoint:
-		r.leading.changing = r.hasRoom(1) && r.raw.ProposeConfChange(&raftpb.ConfChangeV2{}) == nil // ends it
+		r.leading.changing = r.tail.hasRoom(1) && r.raw.ProposeConfChange(&raftpb.ConfChangeV2{}) == nil // ends it
 		return
 	}
 	for _, m := range r.state.Members {
@@ -45,11 +45,11 @@ func (r *Replica) promoteLearners() {
 		}
 		leads := m.Replaces == r.cfg.Self.NodeID
 		switch {
-		case r.checkChange(c) != nil:
+		case r.membership.checkChange(c) != nil:
 		case leads && (c.Kind == Remove || len(r.conf.GetVoters()) > 1):
 			r.transfer(0)
 			return
-		case r.proposeChange(c) == nil:
+		case r.membership.propose(c) == nil:
 			return
 		}
 	}

@@ -13,47 +13,49 @@ import (
 // receive takes in one message from a peer.
 func (r *Replica) receive(m *raftpb.Message) {
 	r.clearRefusal(m.GetFrom())
-	r.heardFrom(m.GetFrom())
+	r.succession.heardFrom(m.GetFrom())
 	switch m.GetType() {
 	case raftpb.MsgVote, raftpb.MsgPreVote:
-		if r.holdVote(m) {
+		if r.succession.holdVote(m) {
 			return
 		}
-		r.askedForVote(m, r.ticks)
+		r.succession.askedForVote(m, r.ticks)
 	case raftpb.MsgSnap:
-		if r.isDisputed(m) {
+		if r.digests.isDisputed(m) {
 			return
 		}
-		r.heardFromLeader(m)
-		r.noteAnsweredTo(m)
+		r.succession.heardFromLeader(m)
+		r.interval.noteAnsweredTo(m)
 	case raftpb.MsgHeartbeat:
-		if r.isDisputed(m) {
+		if r.digests.isDisputed(m) {
 			return
 		}
-		r.heardFromLeader(m)
+		r.succession.heardFromLeader(m)
 		if m.GetTerm() >= r.term {
-			r.promise(m)
+			r.succession.promise(m)
 		}
-		r.noteAnsweredTo(m)
+		r.interval.noteAnsweredTo(m)
 		if r.answerRound(m) {
 			return
 		}
 	case raftpb.MsgApp:
-		r.heardFromLeader(m)
-		r.noteAnsweredTo(m)
-		if !r.hasRoom(len(m.GetEntries())) {
+		if !r.digests.isDisputed(m) {
+			r.succession.heardFromLeader(m)
+		}
+		r.interval.noteAnsweredTo(m)
+		if !r.tail.hasRoom(len(m.GetEntries())) {
 			return
 		}
-		if m = r.checkAppend(m); m == nil {
+		if m = r.digests.checkAppend(m); m == nil {
 			return
 		}
 	case raftpb.MsgAppResp:
-		r.notePromise(m)
+		r.admission.notePromise(m)
 	case raftpb.MsgVoteResp:
-		r.notePromise(m)
-		r.noteUnheard(m)
-		r.noteVote(m)
-		if r.holdGrant(m) {
+		r.admission.notePromise(m)
+		r.interval.noteUnheard(m)
+		r.succession.noteVote(m)
+		if r.succession.holdGrant(m) {
 			return
 		}
 	case raftpb.MsgHeartbeatResp:
@@ -96,11 +98,11 @@ func (r *Replica) observe() {
 	}
 	sameTerm, sameLead := term == r.term && role == r.role, lead == r.lead
 	if r.role == raft.StateLeader && !sameTerm {
-		r.noteLeads()
+		r.interval.noteLeads()
 	}
 	r.term, r.role, r.lead = term, role, lead
 	if !sameLead {
-		r.leaderChanged()
+		r.succession.leaderChanged()
 	}
 	r.effects.Changed = true
 	if sameTerm {
@@ -111,12 +113,12 @@ func (r *Replica) observe() {
 		r.counters.LeasesLost++
 	}
 	old := r.leading
-	r.leading = leading{}
+	r.leading = newLeading(r)
 	s := &r.succession
 	s.granters, s.rejecters, s.early, s.outcomeTicks = nil, nil, nil, 0
 	r.resetReads()
-	r.redirectAll(r.takeQueue())
-	r.failClients(old.clients)
+	r.queue.redirectAll(r.queue.take())
+	old.clients.fail()
 	r.mutateTerm(old.alloc)
 	if role == raft.StateLeader {
 		r.leaderElected()
@@ -138,21 +140,21 @@ func (r *Replica) processReady() {
 
 // dispatch sorts the messages of a Ready: to storage, to the state machine, to peers.
 func (r *Replica) dispatch(msgs []*raftpb.Message) {
-	r.lengthenAppends(msgs)
+	r.tail.lengthenAppends(msgs)
 	var requests []*raftpb.Message
 	for _, m := range msgs {
 		switch {
 		case m.GetTo() == raft.LocalAppendThread:
-			r.write(m, nil)
+			r.tail.write(m, r.answerVotes(m.GetResponses()))
 		case m.GetTo() == raft.LocalApplyThread:
 			r.apply(m)
 		case m.GetType() == raftpb.MsgVote:
 			requests = append(requests, m)
 		case m.GetType() == raftpb.MsgHeartbeat:
-			r.askPromise(m)
+			r.leading.lease.askPromise(m)
 			r.effects.Send = append(r.effects.Send, m)
 		case m.GetType() == raftpb.MsgHeartbeatResp:
-			r.statePromise(m)
+			r.succession.statePromise(m)
 			r.effects.Send = append(r.effects.Send, m)
 		default:
 			r.effects.Send = append(r.effects.Send, m)
@@ -173,7 +175,7 @@ func (r *Replica) snapshotPersisted(s *raftpb.Snapshot) error {
 	if err := r.restore(s); err != nil {
 		return err
 	}
-	r.nameUnsaved = r.nameUnsaved || r.state.ClusterID != named
+	r.tail.nameUnsaved = r.tail.nameUnsaved || r.state.ClusterID != named
 	return nil
 }
 
@@ -208,7 +210,7 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 	if err := r.canRead(oracle.LevelOf(c)); err != nil {
 		return err
 	}
-	if err := r.checkDigest(c); err != nil {
+	if err := r.digests.check(c); err != nil {
 		return err
 	}
 	floor := r.state.Ceiling
@@ -216,7 +218,7 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 	r.mutateApplied(c)
 	switch c.Kind {
 	case oracle.KindReserve:
-		r.noteDigest(e.GetIndex())
+		r.digests.note(e.GetIndex())
 		r.reservationApplied(e.GetTerm(), floor)
 	case oracle.KindFloor:
 		r.floorApplied(e.GetTerm(), c.Target)
@@ -248,5 +250,5 @@ func (r *Replica) takeSnapshot() {
 			panic(fmt.Sprintf("replica: compact: %v", err))
 		}
 	}
-	r.ownSnapshot, r.snapshotted = s, r.applied
+	r.tail.ownSnapshot, r.snapshotted = s, r.applied
 }

@@ -13,25 +13,25 @@ import (
 // Registration: the leader keeps the member records up to date with what the processes of the
 // members say of themselves.
 
-// registerPeers proposes, as leader, updates of the member records that differ from the
+// register proposes, as leader, updates of the member records that differ from the
 // hellos of their nodes, its own included.
-func (r *Replica) registerPeers() {
-	if r.role != raft.StateLeader {
+func (ms *membership) register() {
+	if ms.role != raft.StateLeader {
 		return
 	}
-	self := r.cfg.Self
-	self.PeerAddr = r.ownAddr()
-	r.register(self)
-	for _, m := range r.state.Members {
-		if p := r.peers[m.ID]; p != nil && p.hello.NodeID != 0 {
-			r.register(p.hello)
+	self := ms.cfg.Self
+	self.PeerAddr = ms.ownAddr()
+	ms.registerNode(self)
+	for _, m := range ms.state.Members {
+		if p := ms.peers[m.ID]; p != nil && p.hello.NodeID != 0 {
+			ms.registerNode(p.hello)
 		}
 	}
 }
 
-func (r *Replica) register(h Hello) {
-	m, ok := r.state.Member(h.NodeID)
-	addr, configured := r.addrOf(m, h)
+func (ms *membership) registerNode(h Hello) {
+	m, ok := ms.state.Member(h.NodeID)
+	addr, configured := ms.addrOf(m, h)
 	// Not m.ClientAddr: an operator may have changed that since.
 	if !ok || m.Boot == h.Boot && m.Session == h.Session && m.Advertised == h.ClientAddr && m.Incarnation == h.Incarnation &&
 		m.Level == h.Level && m.PeerAddr == addr && m.Configured == configured {
@@ -42,17 +42,17 @@ func (r *Replica) register(h Hello) {
 	}
 	m.Incarnation, m.Boot, m.Session, m.ClientAddr, m.Level = h.Incarnation, h.Boot, h.Session, h.ClientAddr, h.Level
 	m.PeerAddr, m.Configured = addr, configured
-	m.Durable, m.Promote, m.Replaces, m.Advertised = 0, false, 0, "" // not part of it
-	r.propose(oracle.Command{Kind: oracle.KindRegister, Member: m})  // the next epoch tries again
+	m.Durable, m.Promote, m.Replaces, m.Advertised = 0, false, 0, ""      // not part of it
+	ms.tail.propose(oracle.Command{Kind: oracle.KindRegister, Member: m}) // the next epoch tries again
 }
 
 // addrOf returns the peer address that is to be on record for a member, and the one in its
 // settings. An operator may have changed the record since the process told its address. So the
 // record follows only a change of the settings.
-func (r *Replica) addrOf(m oracle.Member, h Hello) (addr, configured string) {
+func (ms *membership) addrOf(m oracle.Member, h Hello) (addr, configured string) {
 	changed := h.Configured && m.Configured != "" && m.Configured != h.PeerAddr && !mutant.On(mutant.KeepAddress)
 	switch {
-	case h.PeerAddr == "" || !r.isDialable(h.PeerAddr):
+	case h.PeerAddr == "" || !ms.isDialable(h.PeerAddr):
 		return m.PeerAddr, m.Configured
 	case m.PeerAddr == "" || changed:
 		addr = h.PeerAddr
@@ -67,20 +67,20 @@ func (r *Replica) addrOf(m oracle.Member, h Hello) (addr, configured string) {
 
 // isDialable reports whether other members may be able to dial addr. If the members are on several
 // machines, they cannot dial what only the machine of its node reaches.
-func (r *Replica) isDialable(addr string) bool {
+func (f *facts) isDialable(addr string) bool {
 	if !route.IsLocal(addr) || mutant.On(mutant.RecordLocal) {
 		return true
 	}
 	remote := func(m oracle.Member) bool { return m.PeerAddr != "" && !route.IsLocal(m.PeerAddr) }
-	return !slices.ContainsFunc(r.state.Members, remote) && !slices.ContainsFunc(r.cfg.Founders, remote)
+	return !slices.ContainsFunc(f.state.Members, remote) && !slices.ContainsFunc(f.cfg.Founders, remote)
 }
 
 // ownAddr returns the peer address that this node tells. If its settings have none, the record is
 // better than where it listens.
-func (r *Replica) ownAddr() string {
-	m, _ := r.state.Member(r.cfg.Self.NodeID)
-	if r.cfg.Self.Configured || m.PeerAddr == "" {
-		return r.cfg.Self.PeerAddr
+func (f *facts) ownAddr() string {
+	m, _ := f.state.Member(f.cfg.Self.NodeID)
+	if f.cfg.Self.Configured || m.PeerAddr == "" {
+		return f.cfg.Self.PeerAddr
 	}
 	return m.PeerAddr
 }
@@ -97,7 +97,7 @@ type PeerAddrs struct {
 // settings may be right.
 func (r *Replica) PeerAddrs(configured func(id uint64) string) (list []PeerAddrs) {
 	self := r.cfg.Self.NodeID
-	for _, s := range r.strangers {
+	for _, s := range r.admission.strangers {
 		list = append(list, PeerAddrs{s.hello.NodeID, []string{s.hello.PeerAddr}})
 	}
 	for _, m := range r.state.Members {

@@ -129,97 +129,35 @@ func (c *Config) Validate() error {
 }
 
 // Replica is one member of a cluster: its Raft state, its copy of the oracle's state and,
-// while it leads, the allocator and the waiting requests. Use [New]. Not safe for concurrent
-// use.
+// while it leads, the allocator and the waiting requests. It composes the parts that decide; see the
+// package's comment. Use [New]. Not safe for concurrent use.
 type Replica struct {
-	cfg     Config
-	raw     *raft.RawNode       // nil while forming
-	log     *raft.MemoryStorage // the durable log, for Raft to read
-	state   oracle.State
-	conf    *raftpb.ConfState
-	applied uint64
-	durable position // on disk
-	voted   uint64   // who has this node's vote in the term on disk, 0: nobody
+	facts
 
-	// inFlight is the write that the caller makes durable, collecting what has to follow it;
-	// nil if there is none. nameUnsaved and ownSnapshot go into the next write.
-	inFlight, collecting *Write
-	nameUnsaved          bool             // the cluster's ID is new
-	ownSnapshot          *raftpb.Snapshot // made by takeSnapshot; nil if there is none
-	snapshotted          uint64           // index of the latest snapshot, whoever made it
-	membersChanged       bool             // since that snapshot
-	changedAt            uint64           // index of the latest membership change, or above
+	snapshotted    uint64 // index of the latest snapshot, whoever made it
+	membersChanged bool   // since that snapshot
 
-	// forming is nil once the cluster is formed.
-	forming *formation
-	// stopErr ends the node from tick stopAt on; nil if it goes on. The delay lets the other
-	// side learn the reason.
-	stopErr error
-	stopAt  uint64
-
-	now        uint64        // Input.Now
-	steady     int64         // Input.Steady
-	mono       time.Duration // Input.Mono
-	ticks      uint64        // since the start of the process
-	promised   promised
+	clocks     clocks
+	tail       tail
+	digests    digests
+	admission  admission
+	membership membership
 	succession succession
-
-	// peers is what this process knows of its peers from its own contacts.
-	peers map[uint64]*peerView
-	// strangers are nodes that were admitted though this one knows no such member; at most
-	// strangersMax.
-	strangers []stranger
-
-	// term, role and lead are as last observed. leading belongs to this term and role.
-	term     uint64
-	role     raft.StateType
-	lead     uint64
-	elected  leadership // the latest that was observed
-	leading  leading
-	queue    queue
-	workers  workers
-	ids      generators
-	clocks   clocks
-	interval intervals
-	digests  digests
-	disputed dispute
-	// recoveredCeiling is the largest target of the reservations in the recovered log, some
-	// of which may not be applied yet.
-	recoveredCeiling uint64
-
-	mutation mutation
-	counters Counters
-	effects  Effects
+	ids        ids
+	interval   intervals
+	queue      queue
+	// leading belongs to the present term and role.
+	leading leading
 }
 
-// position is a place in a log.
-type position struct{ term, index uint64 }
-
-// leadership is a leader and its term.
-type leadership struct{ term, leader uint64 }
-
-// leading is the volatile state of a leader in one term. Any change of term or role drops
-// all of it (I2).
-type leading struct {
-	alloc     oracle.Allocator
-	headroom  headroom // see lead.go
-	wants64   bool     // a request for 64-bit timestamps waits for a reservation
-	reserving bool     // a reservation is proposed and not applied
-	// reservingSince is the tick at which it was proposed.
-	reservingSince uint64
-	missed         int // reservations in a row that were late
-	// changeSeen is the latest membership change that was applied when the reservation in flight was
-	// proposed, changeKnown the one of the latest that was applied; see removalIsKnown.
-	changeSeen, changeKnown uint64
-	ticks                   int // since the leader was elected
-	sinceEpoch              int // ticks since the epoch began
-	lease                   lease
-	raising                 uint64        // the floor of a client that is proposed and not applied; 0: none
-	floors                  int           // floors that are proposed and not applied
-	over                    bool          // the ceiling cannot rise any more
-	changing                bool          // a membership change is proposed and not applied
-	clients                 []clientLease // in the order of their proposals
-	clock                   clusterClock
+// compose connects the parts of a replica.
+func (r *Replica) compose() {
+	f := &r.facts
+	r.clocks.facts, r.digests.facts, r.succession.facts, r.interval.facts, r.queue.facts, r.tail.facts = f, f, f, f, f, f
+	r.admission.facts, r.admission.leading = f, &r.leading
+	r.membership.facts, r.membership.leading, r.membership.tail = f, &r.leading, &r.tail
+	r.ids.facts, r.ids.clocks, r.ids.tail = f, &r.clocks, &r.tail
+	r.leading = newLeading(r)
 }
 
 // Counters count since New. They only grow.
@@ -255,17 +193,15 @@ func New(cfg Config) (*Replica, error) {
 		cfg.Self.SeedDigest, cfg.Self.SeedFloor = cfg.Seed.Digest, cfg.Seed.Floor
 	}
 	r := &Replica{
-		cfg:   cfg,
-		log:   raft.NewMemoryStorage(),
-		conf:  &raftpb.ConfState{},
-		peers: map[uint64]*peerView{},
+		facts: facts{cfg: cfg, log: raft.NewMemoryStorage(), conf: &raftpb.ConfState{}, peers: map[uint64]*peerView{}},
 		queue: queue{max: cfg.QueueMax},
 	}
 	r.interval = newIntervals(&r.cfg)
-	r.promised.until = mutant.Pick(mutant.VoteAfterRestart, 0, uint64(electionTicks))
 	if cfg.LeaseMillis > 0 {
-		r.ids = newGenerators(cfg.Workers)
+		r.ids = newIDs(cfg.Workers)
 	}
+	r.compose()
+	r.succession.promised.until = mutant.Pick(mutant.VoteAfterRestart, 0, uint64(electionTicks))
 	if err := r.recover(); err != nil {
 		return nil, err
 	}
@@ -319,9 +255,9 @@ func (r *Replica) recover() error {
 		if err := r.cfg.Seed.check(r.cfg.Level); err != nil {
 			return err
 		}
-		r.forming = newFormation(r.cfg.Founders, r.cfg.Seed)
+		r.forming = newFormation(&r.facts, r.cfg.Founders, r.cfg.Seed)
 		r.state.Members = r.forming.founders
-		r.cfg.Self.Founders = list(ids(r.forming.founders))
+		r.cfg.Self.Founders = list(idsOf(r.forming.founders))
 		return nil
 	}
 	if s := r.cfg.Snapshot; s != nil {
@@ -353,9 +289,9 @@ func (r *Replica) recover() error {
 	r.durable.index = last
 	if r.cfg.Snapshot != nil && r.durable == (position{term: 1, index: 1}) && r.state.ClusterID != 0 {
 		// Nobody has voted yet, and perhaps not everyone is prepared.
-		r.forming = newFormation(r.state.Members, r.cfg.Seed)
+		r.forming = newFormation(&r.facts, r.state.Members, r.cfg.Seed)
 		r.forming.prepared = r.cfg.Snapshot
-		r.cfg.Self.Founders = list(ids(r.forming.founders))
+		r.cfg.Self.Founders = list(idsOf(r.forming.founders))
 	}
 	r.cfg.HardState, r.cfg.Snapshot, r.cfg.Entries = nil, nil, nil
 	return nil
@@ -375,13 +311,13 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	r.applied = s.GetMetadata().GetIndex()
 	r.snapshotted, r.changedAt = r.applied, r.applied
 	r.resetRefusals()
-	r.forgetStrangers()
+	r.admission.forgetStrangers()
 	r.effects.Changed = true
-	r.updateLeases()
+	r.ids.updateLeases()
 	return nil
 }
 
 // isAlone reports whether this node is the only member, counting learners.
-func (r *Replica) isAlone() bool {
-	return len(r.state.Members) == 1 && r.state.Members[0].ID == r.cfg.Self.NodeID && len(r.conf.GetVotersOutgoing()) == 0
+func (f *facts) isAlone() bool {
+	return len(f.state.Members) == 1 && f.state.Members[0].ID == f.cfg.Self.NodeID && len(f.conf.GetVotersOutgoing()) == 0
 }

@@ -17,11 +17,11 @@ func (r *Replica) tick() {
 	r.tickElection()
 	r.checkLeader()
 	r.replayVotes()
-	r.expire()
-	r.expireClients()
-	r.maintainWorkers()
-	r.sendClock()
-	r.askClock()
+	r.queue.expire()
+	r.leading.clients.expire()
+	r.ids.maintain()
+	r.clocks.send()
+	r.interval.ask()
 	if r.ticks%announceTicks == 0 && r.hasFormingPeers() {
 		r.effects.Announce = true
 	}
@@ -43,11 +43,11 @@ func (r *Replica) tick() {
 	r.leading.sinceEpoch++
 	if r.leading.sinceEpoch >= r.cfg.EpochTicks {
 		r.leading.sinceEpoch = 0
-		r.leading.alloc.Advance(r.axisNow())
-		r.registerPeers() // before reserve, which records what they have on disk (I6)
+		r.leading.alloc.Advance(r.leading.axisNow())
+		r.membership.register() // before reserve, which records what they have on disk (I6)
 		r.reserve()
 	}
-	r.reserveFor64()
+	r.leading.reserveFor64()
 }
 
 // reserve proposes a higher ceiling, once in an epoch. At most one reservation is in flight: within its term a
@@ -61,18 +61,17 @@ func (r *Replica) reserve() {
 		}
 	case r.state.Ceiling == 0 && !r.clocks.quorum.known && r.cfg.ClockJumpMax > 0:
 		// A new cluster has no time yet at which it could hold.
-	case !r.proposeReservation():
+	case !r.leading.proposeReservation():
 		r.missedReservation()
 	}
 }
 
 // proposeReservation reports whether it could propose a higher ceiling. None is in flight.
-func (r *Replica) proposeReservation() bool {
-	l := &r.leading
-	if !r.propose(oracle.Command{Kind: oracle.KindReserve, Target: r.target(), Durable: r.durableIndexes(), Digest: r.digests.latest()}) {
+func (l *leading) proposeReservation() bool {
+	if !l.tail.propose(oracle.Command{Kind: oracle.KindReserve, Target: l.target(), Durable: l.durableIndexes(), Digest: l.digests.latest()}) {
 		return false
 	}
-	l.reserving, l.reservingSince, l.changeSeen = true, r.ticks, r.changedAt
+	l.reserving, l.reservingSince, l.changeSeen = true, l.ticks, l.changedAt
 	return true
 }
 
@@ -92,13 +91,13 @@ func (r *Replica) resendSnapshots() {
 
 // durableIndexes returns the committed index that each member is known to have on disk.
 // Uncommitted entries may still be overwritten.
-func (r *Replica) durableIndexes() []oracle.Durable {
-	commit := r.raw.BasicStatus().HardState.GetCommit()
-	list := make([]oracle.Durable, 0, len(r.state.Members))
-	r.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+func (f *facts) durableIndexes() []oracle.Durable {
+	commit := f.raw.BasicStatus().HardState.GetCommit()
+	list := make([]oracle.Durable, 0, len(f.state.Members))
+	f.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		match := pr.Match
-		if id == r.cfg.Self.NodeID {
-			match = r.durable.index // Raft counts a leader's whole log, durable or not
+		if id == f.cfg.Self.NodeID {
+			match = f.durable.index // Raft counts a leader's whole log, durable or not
 		}
 		if i := min(match, commit); i > 0 {
 			list = append(list, oracle.Durable{ID: id, Index: i})
@@ -136,7 +135,7 @@ func (r *Replica) reservationApplied(term, floor uint64) {
 		}
 	case floor < r.state.Ceiling:
 		if !l.clock.reserved {
-			r.scheduleOpening(floor)
+			r.leading.scheduleOpening(floor)
 		}
 		r.tryOpen()
 	default:
@@ -149,7 +148,7 @@ func (r *Replica) reservationApplied(term, floor uint64) {
 func (r *Replica) timeExhausted() {
 	if !r.leading.over {
 		r.leading.over, r.effects.Changed = true, true
-		r.failWith(r.takeQueue(), errTimeOver)
+		r.queue.fail(r.queue.take(), errTimeOver)
 	}
 }
 

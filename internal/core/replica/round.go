@@ -18,14 +18,15 @@ const roundsMax = 2
 
 // queue holds the requests that are not answered yet.
 type queue struct {
+	*facts
 	// waiting are requests without a round, in order of arrival but for those that were held.
 	waiting []pending
 	// rounds are in flight, oldest first; at most roundsMax.
 	rounds []round
 	// held are requests whose floor is proposed, or that wait for the cluster clock.
 	held []pending
-	// admission says which requests of a confirmed round are served.
-	admission admission
+	// turns says which requests of a confirmed round are served.
+	turns turns
 	// size is the sum of len(Counts) of all requests; at most max.
 	size, max int
 	// lastRound is the number of the latest round of this process. No number is used twice,
@@ -77,13 +78,13 @@ func (r *Replica) enqueue(req Request) {
 		return
 	}
 	r.queue.size += len(req.Counts)
-	r.queue.waiting = append(r.queue.waiting, pending{Request: req, arrived: r.ticks, clock: r.arrivalClock(req)})
+	r.queue.waiting = append(r.queue.waiting, pending{Request: req, arrived: r.ticks, clock: r.leading.arrivalClock(req)})
 }
 
 // startRound begins a round if requests wait. While the allocator is closed a confirmation could
 // release nothing.
 func (r *Replica) startRound() {
-	if len(r.queue.waiting) == 0 || r.RoundsAreFull() || !r.leading.alloc.IsOpen() {
+	if len(r.queue.waiting) == 0 || r.queue.isFull() || !r.leading.alloc.IsOpen() {
 		return
 	}
 	var chosen [4]uint64 // enough for 9 voters without an allocation
@@ -96,7 +97,7 @@ func (r *Replica) beginRound(chosen []uint64) {
 	q := &r.queue
 	q.lastRound++
 	r.mutateRound()
-	q.rounds = append(q.rounds, round{id: q.lastRound, requests: q.waiting, started: r.mono, clock: r.roundClock()})
+	q.rounds = append(q.rounds, round{id: q.lastRound, requests: q.waiting, started: r.mono, clock: r.leading.roundClock()})
 	q.waiting = q.takeSpare()
 	r.leading.lease.sent.noteSent(q.lastRound, r.mono)
 	r.askRound(chosen)
@@ -109,23 +110,23 @@ func (r *Replica) beginRound(chosen []uint64) {
 func (r *Replica) confirm(id uint64) {
 	rounds := r.queue.upTo(id)
 	byClock := r.leading.clock.runs
-	r.queue.admission.begin()
+	r.queue.turns.begin()
 	if byClock {
-		r.serveAll(rounds, true)
+		r.leading.serveAll(rounds, true)
 	}
-	if r.advancesAlways() && (!byClock || haveOthers(rounds) && r.queue.admission.isOpen()) {
-		r.leading.alloc.Advance(r.axisNow())
+	if r.leading.advancesAlways() && (!byClock || haveOthers(rounds) && r.queue.turns.isOpen()) {
+		r.leading.alloc.Advance(r.leading.axisNow())
 	}
 	for i := range rounds {
-		r.confirmLease(rounds[i].started)
-		r.extendLimit(rounds[i].clock)
+		r.leading.lease.confirm(rounds[i].started)
+		r.leading.extendLimit(rounds[i].clock)
 	}
 	if !byClock {
-		r.serveAll(rounds, true)
+		r.leading.serveAll(rounds, true)
 	}
-	r.serveAll(rounds, false)
-	r.endRounds(rounds)
-	if r.queue.admission.end() {
+	r.leading.serveAll(rounds, false)
+	r.queue.end(rounds)
+	if r.queue.turns.end() {
 		r.queue.release()
 	}
 }
@@ -139,14 +140,14 @@ func (q *queue) upTo(id uint64) []round {
 	return q.rounds[:n]
 }
 
-// endRounds removes rounds that are confirmed.
-func (r *Replica) endRounds(rounds []round) {
+// end removes rounds that are confirmed.
+func (q *queue) end(rounds []round) {
 	for i := range rounds {
-		rounds[i].served.Took = r.mono - rounds[i].started
-		r.effects.Rounds = append(r.effects.Rounds, rounds[i].served)
-		r.queue.putSpare(rounds[i].requests)
+		rounds[i].served.Took = q.mono - rounds[i].started
+		q.effects.Rounds = append(q.effects.Rounds, rounds[i].served)
+		q.putSpare(rounds[i].requests)
 	}
-	r.queue.rounds = append(r.queue.rounds[:0], r.queue.rounds[len(rounds):]...)
+	q.rounds = append(q.rounds[:0], q.rounds[len(rounds):]...)
 }
 
 // haveOthers reports whether rounds have requests for timestamps that are not of 64 bits.
@@ -157,74 +158,73 @@ func haveOthers(rounds []round) bool {
 }
 
 // serveAll answers the requests of confirmed rounds for one form of timestamps.
-func (r *Replica) serveAll(rounds []round, u64 bool) {
+func (l *leading) serveAll(rounds []round, u64 bool) {
 	for i := range rounds {
 		for j := range rounds[i].requests {
 			if p := &rounds[i].requests[j]; p.U64 == u64 {
-				r.serve(p, &rounds[i].served)
+				l.serve(p, &rounds[i].served)
 			}
 		}
 	}
 }
 
-// restartRounds puts the requests of the rounds in flight back into the queue, because the
+// restart puts the requests of the rounds in flight back into the queue, because the
 // voters have changed: those that were asked may be gone, and a sole voter gets no answer.
-func (r *Replica) restartRounds() {
-	size := r.queue.size
-	r.queue.waiting, r.queue.size = r.takeQueue(), size
+func (q *queue) restart() {
+	size := q.size
+	q.waiting, q.size = q.take(), size
 }
 
 // expire fails requests that have waited too long. They are not in order of arrival everywhere: those that
 // were held come back in front of others.
-func (r *Replica) expire() {
+func (q *queue) expire() {
 	late := func(p pending) bool {
-		if r.ticks-p.arrived < uint64(r.cfg.RequestTicks) {
+		if q.ticks-p.arrived < uint64(q.cfg.RequestTicks) {
 			return false
 		}
-		r.queue.size -= len(p.Counts)
-		r.counters.Expired += uint64(len(p.Counts))
-		r.answer(p.Token, isotone.ErrDeadlineExceeded)
+		q.size -= len(p.Counts)
+		q.counters.Expired += uint64(len(p.Counts))
+		q.answer(p.Token, isotone.ErrDeadlineExceeded)
 		return true
 	}
-	r.queue.held = slices.DeleteFunc(r.queue.held, late)
-	r.queue.waiting = slices.DeleteFunc(r.queue.waiting, late)
-	for i := range r.queue.rounds {
-		r.queue.rounds[i].requests = slices.DeleteFunc(r.queue.rounds[i].requests, late)
+	q.held = slices.DeleteFunc(q.held, late)
+	q.waiting = slices.DeleteFunc(q.waiting, late)
+	for i := range q.rounds {
+		q.rounds[i].requests = slices.DeleteFunc(q.rounds[i].requests, late)
 	}
 }
 
-// takeQueue empties the queue and returns what was in it.
-func (r *Replica) takeQueue() []pending {
-	q := &r.queue
+// take empties the queue and returns what was in it.
+func (q *queue) take() []pending {
 	all := slices.Clone(q.held)
 	for _, rd := range q.rounds {
 		all = append(all, rd.requests...)
 	}
 	all = append(all, q.waiting...)
 	q.held, q.rounds, q.waiting, q.size = nil, q.rounds[:0], q.waiting[:0], 0
-	q.admission.open()
+	q.turns.open()
 	return all
 }
 
 // redirectAll fails requests that this node will not serve.
-func (r *Replica) redirectAll(list []pending) {
+func (q *queue) redirectAll(list []pending) {
 	if len(list) > 0 {
-		r.failWith(list, r.redirect())
+		q.fail(list, q.redirect())
 	}
 }
 
-// failWith fails requests that are not in the queue any more.
-func (r *Replica) failWith(list []pending, err *isotone.Error) {
+// fail fails requests that are not in the queue any more.
+func (q *queue) fail(list []pending, err *isotone.Error) {
 	for _, p := range list {
-		r.answer(p.Token, err)
+		q.answer(p.Token, err)
 	}
 }
 
 // redirect returns the error that names the leader, or says that none is known.
-func (r *Replica) redirect() *isotone.Error {
-	if r.lead != raft.None && r.lead != r.cfg.Self.NodeID {
-		if m, ok := r.state.Member(r.lead); ok && m.ClientAddr != "" {
-			err := isotone.Errorf(isotone.CodeNotLeader, "node %d leads; ask %s", oracle.NodeOf(r.lead), m.ClientAddr)
+func (f *facts) redirect() *isotone.Error {
+	if f.lead != raft.None && f.lead != f.cfg.Self.NodeID {
+		if m, ok := f.state.Member(f.lead); ok && m.ClientAddr != "" {
+			err := isotone.Errorf(isotone.CodeNotLeader, "node %d leads; ask %s", oracle.NodeOf(f.lead), m.ClientAddr)
 			err.Leader = m.ClientAddr
 			return err
 		}
@@ -232,12 +232,12 @@ func (r *Replica) redirect() *isotone.Error {
 	return isotone.ErrNoLeader
 }
 
-func (r *Replica) answer(token uint64, err *isotone.Error) {
-	r.effects.Answers = append(r.effects.Answers, Answer{Token: token, Err: err})
+func (f *facts) answer(token uint64, err *isotone.Error) {
+	f.effects.Answers = append(f.effects.Answers, Answer{Token: token, Err: err})
 }
 
-func (r *Replica) answerTo(p *pending, err *isotone.Error) {
-	r.effects.Answers = append(r.effects.Answers, Answer{Token: p.Token, Moved: p.moved, Err: err})
+func (q *queue) answerTo(p *pending, err *isotone.Error) {
+	q.effects.Answers = append(q.effects.Answers, Answer{Token: p.Token, Moved: p.moved, Err: err})
 }
 
 // release puts the held requests back in front of those that wait for a round.
@@ -265,4 +265,6 @@ func (q *queue) putSpare(list []pending) {
 }
 
 // RoundsAreFull reports whether no round can begin before one in flight is confirmed.
-func (r *Replica) RoundsAreFull() bool { return len(r.queue.rounds) >= roundsMax }
+func (r *Replica) RoundsAreFull() bool { return r.queue.isFull() }
+
+func (q *queue) isFull() bool { return len(q.rounds) >= roundsMax }

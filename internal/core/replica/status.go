@@ -74,7 +74,7 @@ func (r *Replica) Status() Status {
 	return Status{
 		ClusterID: cluster,
 		Level:     r.state.CurrentLevel(),
-		Forming:   r.formationStatus(),
+		Forming:   r.forming.status(),
 		Term:      r.term,
 		Role:      r.role,
 		Leader:    r.lead,
@@ -89,13 +89,13 @@ func (r *Replica) Status() Status {
 		Applied:   r.applied,
 		Counters:  r.counters,
 
-		Workers:          r.workers.held,
-		WorkersRefused:   r.workers.refusal,
-		WorkersReleasing: len(r.workers.releasing),
+		Workers:          r.ids.held,
+		WorkersRefused:   r.ids.refusal,
+		WorkersReleasing: len(r.ids.releasing),
 		Generators:       r.ids.slots,
-		IDsRefused:       r.idsRefused(),
+		IDsRefused:       r.ids.refusedNow(),
 		IDsStopped:       r.ids.stopped,
-		Clock:            r.clock(),
+		Clock:            r.clocks.status(),
 		Interval:         r.intervalStatus(),
 	}
 }
@@ -110,7 +110,7 @@ type Queue struct {
 // nothing: the simulator asks after each step.
 func (r *Replica) Queues() [9]Queue {
 	responses := 0
-	for _, w := range []*Write{r.inFlight, r.collecting} {
+	for _, w := range []*Write{r.tail.inFlight, r.tail.collecting} {
 		if w != nil {
 			responses = max(responses, len(w.responses))
 		}
@@ -118,13 +118,13 @@ func (r *Replica) Queues() [9]Queue {
 	return [...]Queue{
 		{"requests", r.queue.size, r.queue.max},
 		{"rounds", len(r.queue.rounds), roundsMax},
-		{"worker leases of clients", len(r.leading.clients), clientLeasesMax},
-		{"worker leases given back", len(r.workers.releasing), oracle.SlotsMax},
-		{"entries not on disk", r.unwritten(), unwrittenEntriesMax},
+		{"worker leases of clients", len(r.leading.clients.list), clientLeasesMax},
+		{"worker leases given back", len(r.ids.releasing), oracle.SlotsMax},
+		{"entries not on disk", r.tail.unwritten(), unwrittenEntriesMax},
 		{"messages that wait for the disk", responses, responseKinds * oracle.MembersMax},
 		{"votes that came early", len(r.succession.early), oracle.MembersMax},
 		{"views of peers", len(r.peers), oracle.MembersMax},
-		{"unknown nodes", len(r.strangers), strangersMax},
+		{"unknown nodes", len(r.admission.strangers), strangersMax},
 	}
 }
 
@@ -150,7 +150,7 @@ func (r *Replica) OutgoingVoters() []uint64 { return slices.Clone(r.conf.GetVote
 // Strangers returns the IDs of nodes that were admitted though this one knows no such member: it may
 // be behind.
 func (r *Replica) Strangers() (ids []uint64) {
-	for _, s := range r.strangers {
+	for _, s := range r.admission.strangers {
 		ids = append(ids, s.hello.NodeID)
 	}
 	return ids

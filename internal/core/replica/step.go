@@ -169,7 +169,7 @@ func (r *Replica) Step(in *Input) *Effects {
 	r.mutateStep()
 	r.readClocks(in)
 	r.effects.SendClock = len(in.Hellos) > 0
-	r.releaseWorkers(in)
+	r.ids.stop(in)
 	if r.forming != nil {
 		if r.stepFounder(in); r.forming == nil {
 			r.processReady()
@@ -187,7 +187,7 @@ func (r *Replica) Step(in *Input) *Effects {
 		r.enqueue(in.Requests[i])
 	}
 	for i := range in.LeaseRequests {
-		r.leaseClient(in.LeaseRequests[i])
+		r.leading.clients.request(in.LeaseRequests[i])
 	}
 	r.campaign()
 	r.startRound()
@@ -200,13 +200,16 @@ func (r *Replica) readClocks(in *Input) {
 	r.now, r.mono, r.steady = in.Now, in.Mono, in.Steady
 	if !r.interval.known {
 		r.interval.known = true
-		r.noteAnswered()
+		r.interval.noteAnswered()
 	}
 	for _, c := range in.Clocks {
-		r.recordClock(c)
+		r.clearRefusal(c.ID)
+		r.clocks.record(c)
 	}
 	if in.Ticks > 0 || len(in.Clocks) > 0 || !r.clocks.quorum.known {
-		r.updateQuorumClock()
+		r.clocks.update()
+		r.ids.checkSkew()
+		r.ids.extendGenerators()
 	}
 }
 
@@ -219,10 +222,11 @@ func (r *Replica) advance(in *Input) {
 		r.receive(m)
 	}
 	for _, id := range in.Gone {
-		r.peerGone(id)
+		r.admission.gone(id)
 	}
 	for _, h := range in.Hellos {
-		r.peerConnected(h)
+		r.admission.connected(h)
+		r.membership.register()
 	}
 	for _, id := range in.Refused {
 		r.connectionRefused(id)

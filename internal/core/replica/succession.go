@@ -13,7 +13,7 @@ import (
 // waits for an election timeout. Here a follower forgets its leader
 //
 //   - when the leader's address refuses connections: its process has ended, or
-//   - when it has not heard from the leader for some ticks, see [Replica.suspectTicks].
+//   - when it has not heard from the leader for some ticks, see [succession.suspectTicks].
 //
 // Voters that have forgotten their leader campaign by rank: the place of their ID among those that
 // may lead, rankTicks apart. So normally one campaigns at a time, and votes are not split. A voter
@@ -24,7 +24,7 @@ import (
 // On slow disks a term that somebody gives up too early is lost, and the next one as well. So a
 // node whose vote is being written neither campaigns nor grants pre-votes, waits longer for the outcome
 // as its disk is slower, see [Replica.tickElection], and after terms without a leader, see
-// [Replica.patience]. It loses nothing: its vote in another term has to wait for the same disk. A
+// [succession.patience]. It loses nothing: its vote in another term has to wait for the same disk. A
 // candidate that dies is waited for until its voters have written their votes, for twice as long
 // again, and for graceTicks.
 //
@@ -51,7 +51,7 @@ const (
 	// outcomeTicksMax bounds how much longer a node with a slow disk waits for the outcome of its
 	// vote: some writes of half a second each.
 	outcomeTicksMax = 10 * electionTicks
-	// patienceDoublingsMax bounds [Replica.patience] to 8: Raft then leaves an election 160 ticks at
+	// patienceDoublingsMax bounds [succession.patience] to 8: Raft then leaves an election 160 ticks at
 	// least.
 	patienceDoublingsMax = 3
 	// delayWindowTicks is how long the longest delay between two messages of the leader is
@@ -61,6 +61,8 @@ const (
 
 // succession is a follower's view of its leader, and of its own turn to lead.
 type succession struct {
+	*facts
+	promised promised
 	// heardAt is the tick of the leader's latest message. delays are the longest times in ticks
 	// between two of them, in the window that began at windowAt and the one before.
 	heardAt, windowAt uint64
@@ -89,30 +91,28 @@ type succession struct {
 }
 
 // heardFromLeader notes a message of the leader.
-func (r *Replica) heardFromLeader(m *raftpb.Message) {
-	s := &r.succession
-	if m.GetTerm() < r.term || m.GetFrom() != r.lead || r.isDisputed(m) {
+func (s *succession) heardFromLeader(m *raftpb.Message) {
+	if m.GetTerm() < s.term || m.GetFrom() != s.lead {
 		return // heardAt is set when it becomes the leader
 	}
-	if r.ticks-s.windowAt >= delayWindowTicks {
-		s.windowAt, s.delays = r.ticks, [2]uint64{0, s.delays[0]}
+	if s.ticks-s.windowAt >= delayWindowTicks {
+		s.windowAt, s.delays = s.ticks, [2]uint64{0, s.delays[0]}
 	}
-	if r.ticks >= s.learnsAt {
-		s.delays[0] = max(s.delays[0], r.ticks-s.heardAt)
+	if s.ticks >= s.learnsAt {
+		s.delays[0] = max(s.delays[0], s.ticks-s.heardAt)
 	}
-	s.heardAt = r.ticks
+	s.heardAt = s.ticks
 }
 
 // suspectTicks is how long a leader may be silent: three times as long as it recently was, so
 // that a busy machine does not depose it, and no longer than Raft waits.
-func (r *Replica) suspectTicks() uint64 {
-	s := &r.succession
+func (s *succession) suspectTicks() uint64 {
 	return min(max(suspectTicksMin, 3*max(s.delays[0], s.delays[1])), electionTicks)
 }
 
 // checkLeader forgets a leader that has been silent for too long.
 func (r *Replica) checkLeader() {
-	if r.isFollowing() && r.ticks-r.succession.heardAt >= r.suspectTicks() {
+	if r.isFollowing() && r.ticks-r.succession.heardAt >= r.succession.suspectTicks() {
 		r.forgetLeader()
 	}
 }
@@ -121,13 +121,13 @@ func (r *Replica) checkLeader() {
 func (r *Replica) connectionRefused(id uint64) {
 	if r.isFollowing() && r.lead == id {
 		if mutant.On(mutant.PromiseWaivedOnRefusal) {
-			r.promised.until = 0
+			r.succession.promised.until = 0
 		}
 		r.forgetLeader()
 	}
 }
 
-func (r *Replica) isFollowing() bool { return r.role == raft.StateFollower && r.lead != raft.None }
+func (f *facts) isFollowing() bool { return f.role == raft.StateFollower && f.lead != raft.None }
 
 // forgetLeader has this node grant votes, and campaign when its turn comes.
 func (r *Replica) forgetLeader() {
@@ -137,17 +137,17 @@ func (r *Replica) forgetLeader() {
 	_ = r.raw.ForgetLeader() // an error means that there is none
 	r.observe()
 	// Two voters have promised until the same time, so the ranks count from there.
-	s.standAt = max(r.ticks, r.promised.until) + rankTicks*r.rank()
+	s.standAt = max(r.ticks, r.succession.promised.until) + rankTicks*r.succession.rank()
 	r.replayVotes()
 }
 
 // rank returns how many voters campaign before this node: those with lower IDs that can be reached.
-func (r *Replica) rank() uint64 { return r.rankWithout(raft.None) }
+func (s *succession) rank() uint64 { return s.rankWithout(raft.None) }
 
 // rankWithout is rank if the given node, which cannot lead, does not count.
-func (r *Replica) rankWithout(out uint64) (rank uint64) {
-	for _, id := range r.conf.GetVoters() {
-		if id < r.cfg.Self.NodeID && id != out && r.isReachable(id) {
+func (s *succession) rankWithout(out uint64) (rank uint64) {
+	for _, id := range s.conf.GetVoters() {
+		if id < s.cfg.Self.NodeID && id != out && s.isReachable(id) {
 			rank++
 		}
 	}
@@ -155,15 +155,15 @@ func (r *Replica) rankWithout(out uint64) (rank uint64) {
 }
 
 // isReachable reports whether a peer is connected and not the leader that was forgotten.
-func (r *Replica) isReachable(id uint64) bool {
-	p := r.peers[id]
-	return p != nil && p.session != 0 && id != r.succession.missing
+func (s *succession) isReachable(id uint64) bool {
+	p := s.peers[id]
+	return p != nil && p.session != 0 && id != s.missing
 }
 
 // heardFrom notes that a peer has sent something.
-func (r *Replica) heardFrom(id uint64) {
-	if id == r.succession.missing {
-		r.succession.missing = raft.None
+func (s *succession) heardFrom(id uint64) {
+	if id == s.missing {
+		s.missing = raft.None
 	}
 }
 
@@ -171,11 +171,11 @@ func (r *Replica) heardFrom(id uint64) {
 // asked for until Raft's election timeout, unless they cannot elect it.
 func (r *Replica) campaign() {
 	s := &r.succession
-	if s.standAt == 0 || r.ticks < s.standAt || r.lead != raft.None || !r.mayVote() || r.role == raft.StateCandidate && !r.isRejected() {
+	if s.standAt == 0 || r.ticks < s.standAt || r.lead != raft.None || !r.succession.mayVote() || r.role == raft.StateCandidate && !r.succession.isRejected() {
 		return
 	}
 	tries := min(s.tries, 3) // further apart each time: two that are far from each other would ask in step
-	s.standAt = r.ticks + min(uint64(retryTicks)<<tries, electionTicks) + rankTicks<<tries*r.rank()
+	s.standAt = r.ticks + min(uint64(retryTicks)<<tries, electionTicks) + rankTicks<<tries*r.succession.rank()
 	s.tries++
 	if !r.isVoter(r.cfg.Self.NodeID) {
 		return // Raft would log a warning each time
@@ -186,32 +186,31 @@ func (r *Replica) campaign() {
 
 // noteVote takes in the answer of a voter to this candidate. When it cannot win any more,
 // because the votes were split, it campaigns again when its turn comes.
-func (r *Replica) noteVote(m *raftpb.Message) {
-	s := &r.succession
+func (s *succession) noteVote(m *raftpb.Message) {
 	list := &s.granters
 	if m.GetReject() {
 		list = &s.rejecters
 	}
-	if r.role != raft.StateCandidate || m.GetTerm() != r.term || slices.Contains(*list, m.GetFrom()) {
+	if s.role != raft.StateCandidate || m.GetTerm() != s.term || slices.Contains(*list, m.GetFrom()) {
 		return
 	}
 	*list = append(*list, m.GetFrom())
-	if r.isRejected() {
-		wait := rankTicks * r.rank()
-		if r.mayLose() {
+	if s.isRejected() {
+		wait := rankTicks * s.rank()
+		if s.mayLose() {
 			wait += graceTicks // for the winner
 		}
-		s.standAt = max(r.ticks+wait, s.graceUntil)
+		s.standAt = max(s.ticks+wait, s.graceUntil)
 	}
 }
 
 // mayLose reports whether enough voters may have voted for another candidate to elect it: those that
 // have refused this one their vote, and those that can be reached and have not answered.
-func (r *Replica) mayLose() bool {
-	s, voters, possible := &r.succession, r.conf.GetVoters(), 0
+func (s *succession) mayLose() bool {
+	voters, possible := s.conf.GetVoters(), 0
 	for _, id := range voters {
-		mayAnswer := r.isReachable(id) && !slices.Contains(s.granters, id)
-		if id != r.cfg.Self.NodeID && (mayAnswer || slices.Contains(s.rejecters, id)) {
+		mayAnswer := s.isReachable(id) && !slices.Contains(s.granters, id)
+		if id != s.cfg.Self.NodeID && (mayAnswer || slices.Contains(s.rejecters, id)) {
 			possible++
 		}
 	}
@@ -220,11 +219,11 @@ func (r *Replica) mayLose() bool {
 
 // isRejected reports whether too few voters are left to elect this candidate: those that have
 // granted their vote, and those that can be reached and have not answered.
-func (r *Replica) isRejected() bool {
-	s, voters, possible := &r.succession, r.conf.GetVoters(), 1
+func (s *succession) isRejected() bool {
+	voters, possible := s.conf.GetVoters(), 1
 	for _, id := range voters {
-		undecided := r.isReachable(id) && !slices.Contains(s.rejecters, id)
-		if id != r.cfg.Self.NodeID && (undecided || slices.Contains(s.granters, id)) {
+		undecided := s.isReachable(id) && !slices.Contains(s.rejecters, id)
+		if id != s.cfg.Self.NodeID && (undecided || slices.Contains(s.granters, id)) {
 			possible++
 		}
 	}
@@ -232,24 +231,23 @@ func (r *Replica) isRejected() bool {
 }
 
 // leaderChanged takes in that another leader is known, or none.
-func (r *Replica) leaderChanged() {
-	s := &r.succession
-	switch again := s.lost == (leadership{r.term, r.lead}); {
+func (s *succession) leaderChanged() {
+	switch again := s.lost == (leadership{s.term, s.lead}); {
 	case again && s.lostAt >= s.learnsAt:
-		s.delays[0] = max(s.delays[0], r.ticks-s.lostAt) // it was only silent, and will be given more time
-	case !again && r.lead != raft.None && r.raw.BasicStatus().HardState.GetVote() != r.lead:
+		s.delays[0] = max(s.delays[0], s.ticks-s.lostAt) // it was only silent, and will be given more time
+	case !again && s.lead != raft.None && s.raw.BasicStatus().HardState.GetVote() != s.lead:
 		// This node has missed the election, for instance because it was cut off. For some round trips
 		// TCP brings what it has kept in bursts, which says nothing of the leader.
-		s.learnsAt = r.ticks + electionTicks
+		s.learnsAt = s.ticks + electionTicks
 	}
-	s.standAt, s.heardAt, s.tries, s.graceUntil, s.outcomeTicks = 0, r.ticks, 0, 0, 0
-	for _, p := range r.peers { // order-free: each by itself
+	s.standAt, s.heardAt, s.tries, s.graceUntil, s.outcomeTicks = 0, s.ticks, 0, 0, 0
+	for _, p := range s.peers { // order-free: each by itself
 		p.preVote.granted = 0
 	}
-	if r.lead == raft.None {
+	if s.lead == raft.None {
 		// Someone else has begun an election, or this node was deposed.
-		s.standAt = r.ticks + graceTicks + rankTicks*r.rank()
-		if r.hasResigned() {
+		s.standAt = s.ticks + graceTicks + rankTicks*s.rank()
+		if s.hasResigned() {
 			s.standAt += graceTicks // the others have heard from it until now, and may have better links
 		}
 	}
@@ -268,54 +266,54 @@ type preVoteAsked struct {
 }
 
 // askedForVote notes who asks, and when that request arrived, before Raft answers.
-func (r *Replica) askedForVote(m *raftpb.Message, at uint64) {
-	if p := r.peers[m.GetFrom()]; p != nil && m.GetType() == raftpb.MsgPreVote {
-		p.preVote.at, p.preVote.isAhead = at, m.GetTerm() > r.term
+func (s *succession) askedForVote(m *raftpb.Message, at uint64) {
+	if p := s.peers[m.GetFrom()]; p != nil && m.GetType() == raftpb.MsgPreVote {
+		p.preVote.at, p.preVote.isAhead = at, m.GetTerm() > s.term
 	}
 }
 
 // answeredVote takes in this node's answer to a candidate.
-func (r *Replica) answeredVote(m *raftpb.Message) {
-	s, p := &r.succession, r.peers[m.GetTo()]
+func (s *succession) answeredVote(m *raftpb.Message) {
+	p := s.peers[m.GetTo()]
 	switch {
 	case s.standAt == 0:
 	case !m.GetReject():
-		if r.isGone(m, p) {
+		if s.isGone(m, p) {
 			return
 		}
-		grace := r.ticks + rankTicks*r.rank() + graceTicks
+		grace := s.ticks + rankTicks*s.rank() + graceTicks
 		if m.GetType() == raftpb.MsgPreVoteResp {
 			grace -= graceTicks - preVoteGraceTicks
 		}
 		s.standAt = max(s.standAt, grace)
-		if r.role == raft.StateCandidate { // the other campaigns in a later term
+		if s.role == raft.StateCandidate { // the other campaigns in a later term
 			s.graceUntil = grace
 		}
-	case m.GetType() == raftpb.MsgPreVoteResp && p != nil && p.preVote.isAhead && !r.hasResigned():
+	case m.GetType() == raftpb.MsgPreVoteResp && p != nil && p.preVote.isAhead && !s.hasResigned():
 		// Raft grants every request for a pre-vote in a later term but those of shorter logs.
-		wait := rankTicks * r.rankWithout(m.GetTo())
-		s.standAt = min(s.standAt, r.ticks+mutant.Pick(mutant.StandTogether, 0, wait))
+		wait := rankTicks * s.rankWithout(m.GetTo())
+		s.standAt = min(s.standAt, s.ticks+mutant.Pick(mutant.StandTogether, 0, wait))
 	}
 }
 
 // hasResigned reports whether this node was the latest leader, and gave that up, normally because it
 // heard from no quorum. Its log is longer by what it could not commit. If it campaigned before the others because
 // of that, a node whose links come and go would lead again and again.
-func (r *Replica) hasResigned() bool {
-	return r.elected.leader == r.cfg.Self.NodeID && !mutant.On(mutant.ResignedStands)
+func (s *succession) hasResigned() bool {
+	return s.elected.leader == s.cfg.Self.NodeID && !mutant.On(mutant.ResignedStands)
 }
 
 // isGone reports whether the candidate p, nil for a node that is no member, that this node grants its
 // vote by m, has probably given up: it is not connected any more, or its request for a pre-vote was
 // held for so long that it would have asked again. One that asks again for the pre-vote that it was granted
 // already has not heard, or cannot win: it must not put off the turn of this node each time.
-func (r *Replica) isGone(m *raftpb.Message, p *peerView) bool {
+func (s *succession) isGone(m *raftpb.Message, p *peerView) bool {
 	if p == nil || m.GetType() != raftpb.MsgPreVoteResp {
 		return p != nil && p.session == 0
 	}
 	again := p.preVote.granted == m.GetTerm() && !mutant.On(mutant.WaitForDeaf)
 	p.preVote.granted = m.GetTerm()
-	return again || p.session == 0 || r.ticks-p.preVote.at > retryTicks
+	return again || p.session == 0 || s.ticks-p.preVote.at > retryTicks
 }
 
 // tickElection lets one tick pass for Raft, whose timeouts are about elections, and for this node's
@@ -334,7 +332,7 @@ func (r *Replica) tickElection() {
 		s.outcomeTicks--
 		s.postpone()
 		return
-	case r.ticks%r.patience() != 0:
+	case r.ticks%r.succession.patience() != 0:
 		return
 	}
 	r.raw.Tick()
@@ -350,17 +348,17 @@ func (s *succession) postpone() {
 
 // vote reports whether this node has voted in its term, for itself or another, and whether that
 // vote is on disk.
-func (r *Replica) vote() (voted, durable bool) {
-	h := r.raw.BasicStatus().HardState
-	return h.GetVote() != raft.None, h.GetTerm() == r.durable.term && h.GetVote() == r.voted
+func (f *facts) vote() (voted, durable bool) {
+	h := f.raw.BasicStatus().HardState
+	return h.GetVote() != raft.None, h.GetTerm() == f.durable.term && h.GetVote() == f.voted
 }
 
 // isWriting reports whether this node's vote in a term without a leader is not on disk yet.
-func (r *Replica) isWriting() bool {
-	if r.lead != raft.None {
+func (f *facts) isWriting() bool {
+	if f.lead != raft.None {
 		return false
 	}
-	voted, durable := r.vote()
+	voted, durable := f.vote()
 	return voted && !durable
 }
 
@@ -368,9 +366,9 @@ func (r *Replica) isWriting() bool {
 // with each term that has ended without a leader. A candidate whose own disk is fast does not know
 // how long the writes of its voters take. If it waited for less, it would give up each term just
 // before they answer.
-func (r *Replica) patience() uint64 {
-	if r.term <= r.elected.term+1 {
+func (s *succession) patience() uint64 {
+	if s.term <= s.elected.term+1 {
 		return 1
 	}
-	return 1 << min(r.term-r.elected.term-1, patienceDoublingsMax)
+	return 1 << min(s.term-s.elected.term-1, patienceDoublingsMax)
 }

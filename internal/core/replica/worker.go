@@ -7,8 +7,10 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/snowflake"
 )
 
 // The worker leases of this process (I9). Each tick the replica compares the leases that it
@@ -20,8 +22,12 @@ import (
 // outage of the quorum may last without stopping the ids.
 const renewQuarters = 3
 
-// workers are the worker leases of this process.
-type workers struct {
+// ids are the worker leases of this process, and its generators of ids.
+type ids struct {
+	*facts
+	clocks *clocks
+	tail   *tail
+
 	// held are the leases of this process in the applied log, by worker, without those in
 	// releasing and those that were revoked and replaced. The slice is replaced, never changed: Status returns it.
 	held []oracle.WorkerLease
@@ -32,34 +38,47 @@ type workers struct {
 	refusal *oracle.LeaseRefusal
 	// requestedAt and releasedAt are the ticks of the latest proposals, 0 if there was none.
 	requestedAt, releasedAt uint64
+
+	// slots is replaced, never changed: Status returns it.
+	slots []*snowflake.Generator
+	// stopped is set once the process makes no more ids.
+	stopped bool
+	// refused says why no ids are made although there may be leases; nil if they are.
+	refused *isotone.Error
+	// early is set while this node's clock is before the epoch of the ids.
+	early bool
+	// used is the Start of the latest lease of each worker that had a generator. A process
+	// makes at most one generator for a grant.
+	used map[uint16]uint64
+	// vouched is the latest that was known of the quorum's clock.
+	vouched reading
 }
 
-// maintainWorkers proposes releases and requests that are due.
-func (r *Replica) maintainWorkers() {
-	w := &r.workers
-	if len(w.releasing) > 0 && r.isDue(w.releasedAt) {
+// maintain proposes releases and requests that are due.
+func (g *ids) maintain() {
+	if len(g.releasing) > 0 && g.isDue(g.releasedAt) {
 		c := oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{
-			Node: r.cfg.Self.NodeID, Session: r.cfg.Self.Session, Used: w.releasing[:min(len(w.releasing), oracle.SlotsMax)],
+			Node: g.cfg.Self.NodeID, Session: g.cfg.Self.Session, Used: g.releasing[:min(len(g.releasing), oracle.SlotsMax)],
 		}}
-		if r.proposeWorkers(c) {
-			w.releasedAt = r.ticks
+		if g.propose(c) {
+			g.releasedAt = g.ticks
 		}
 	}
-	now := r.millis()
-	if len(w.releasing) > 0 || !r.isDue(w.requestedAt) || !r.needsWorkers(now) || !r.isRegistered() {
+	now := g.millis()
+	if len(g.releasing) > 0 || !g.isDue(g.requestedAt) || !g.needsWorkers(now) || !g.isRegistered() {
 		return
 	}
 	c := oracle.Command{Kind: oracle.KindLease, Lease: oracle.LeaseRequest{
-		Space: r.cfg.Space, Node: r.cfg.Self.NodeID, Session: r.cfg.Self.Session,
-		Slots: uint8(r.slotsNeeded()), Fixed: r.cfg.FixedWorker, From: now, Until: now + r.cfg.LeaseMillis,
+		Space: g.cfg.Space, Node: g.cfg.Self.NodeID, Session: g.cfg.Self.Session,
+		Slots: uint8(g.slotsNeeded()), Fixed: g.cfg.FixedWorker, From: now, Until: now + g.cfg.LeaseMillis,
 	}}
-	if r.proposeWorkers(c) {
-		w.requestedAt = r.ticks
+	if g.propose(c) {
+		g.requestedAt = g.ticks
 	}
 }
 
 // millis returns the wall clock in unix milliseconds.
-func (r *Replica) millis() uint64 { return r.now / uint64(time.Millisecond) }
+func (f *facts) millis() uint64 { return f.now / uint64(time.Millisecond) }
 
 // isSame reports whether u is about the grant l.
 func isSame(l oracle.WorkerLease, u oracle.Used) bool {
@@ -68,42 +87,42 @@ func isSame(l oracle.WorkerLease, u oracle.Used) bool {
 
 // isDue reports whether a proposal may be made again: after an election timeout, in which a lost leader is replaced, and
 // after an eighth of a lease if that is shorter. Otherwise a short lease would end before its next renewal.
-func (r *Replica) isDue(last uint64) bool {
-	eighth := r.cfg.LeaseMillis * uint64(time.Millisecond) / uint64(r.cfg.TickInterval) / 8
+func (g *ids) isDue(last uint64) bool {
+	eighth := g.cfg.LeaseMillis * uint64(time.Millisecond) / uint64(g.cfg.TickInterval) / 8
 	retry := mutant.Pick(mutant.RenewRarely, electionTicks, max(1, min(electionTicks, eighth)))
-	return last == 0 || r.ticks-last >= retry
+	return last == 0 || g.ticks-last >= retry
 }
 
 // needsWorkers reports whether this node lacks a lease or one has to be renewed.
-func (r *Replica) needsWorkers(now uint64) bool {
+func (g *ids) needsWorkers(now uint64) bool {
 	have := 0
-	for _, l := range r.workers.held {
-		if int(l.Slot) < r.slotsNeeded() && !l.Revoked && l.End >= now+r.cfg.LeaseMillis*renewQuarters/4 {
+	for _, l := range g.held {
+		if int(l.Slot) < g.slotsNeeded() && !l.Revoked && l.End >= now+g.cfg.LeaseMillis*renewQuarters/4 {
 			have++
 		}
 	}
-	return have < r.slotsNeeded()
+	return have < g.slotsNeeded()
 }
 
 // isRegistered reports whether the member record has this process. Before that it is granted
 // nothing.
-func (r *Replica) isRegistered() bool {
-	m, _ := r.state.Member(r.cfg.Self.NodeID)
-	return m.Session == r.cfg.Self.Session
+func (g *ids) isRegistered() bool {
+	m, _ := g.state.Member(g.cfg.Self.NodeID)
+	return m.Session == g.cfg.Self.Session
 }
 
-// proposeWorkers proposes a command about this process's leases, or sends it to the leader.
+// propose proposes a command about this process's leases, or sends it to the leader.
 // It returns false if it can do neither.
-func (r *Replica) proposeWorkers(c oracle.Command) bool {
+func (g *ids) propose(c oracle.Command) bool {
 	data := c.Append(nil)
 	switch {
-	case r.role == raft.StateLeader:
-		return r.proposeEncoded(data)
-	case r.lead == raft.None || r.lead == r.cfg.Self.NodeID:
+	case g.role == raft.StateLeader:
+		return g.tail.proposeEncoded(data)
+	case g.lead == raft.None || g.lead == g.cfg.Self.NodeID:
 		return false
 	}
-	r.effects.Send = append(r.effects.Send, &raftpb.Message{
-		Type: raftpb.MsgProp.Enum(), From: new(r.cfg.Self.NodeID), To: new(r.lead), Term: new(r.term),
+	g.effects.Send = append(g.effects.Send, &raftpb.Message{
+		Type: raftpb.MsgProp.Enum(), From: new(g.cfg.Self.NodeID), To: new(g.lead), Term: new(g.term),
 		Entries: []*raftpb.Entry{{Data: data}},
 	})
 	return true
@@ -112,7 +131,7 @@ func (r *Replica) proposeWorkers(c oracle.Command) bool {
 // receiveProposal proposes, as leader, a command of another member. Members may propose
 // commands about their own worker leases only.
 func (r *Replica) receiveProposal(m *raftpb.Message) {
-	if r.role != raft.StateLeader || !isOwnLease(m) || !r.proposeEncoded(m.GetEntries()[0].GetData()) {
+	if r.role != raft.StateLeader || !isOwnLease(m) || !r.tail.proposeEncoded(m.GetEntries()[0].GetData()) {
 		r.counters.ProposalsDropped++
 	}
 }
@@ -140,46 +159,45 @@ func isOwnLease(m *raftpb.Message) bool {
 func (r *Replica) leaseApplied(term uint64, c oracle.Command, o oracle.Outcome) {
 	switch {
 	case c.Kind == oracle.KindLease && c.Lease.Node == 0:
-		r.clientLeaseApplied(term, c.Lease.Session, o)
+		r.leading.clients.commandApplied(term, c.Lease.Session, o)
 	case c.Kind == oracle.KindRelease && c.Release.Node == 0:
-		r.clientLeaseApplied(term, c.Release.Session, o)
+		r.leading.clients.commandApplied(term, c.Release.Session, o)
 	case c.Kind == oracle.KindRevoke:
-		r.clientLeaseApplied(term, 0, o)
+		r.leading.clients.commandApplied(term, 0, o)
 	}
 	if c.Kind == oracle.KindLease && c.Lease.Node == r.cfg.Self.NodeID && c.Lease.Session == r.cfg.Self.Session {
-		if w := &r.workers; w.refusal != nil || o.Refusal != nil {
+		if w := &r.ids; w.refusal != nil || o.Refusal != nil {
 			w.refusal = o.Refusal
 			r.effects.Changed = true
 		}
 	}
-	r.updateLeases()
+	r.ids.updateLeases()
 }
 
 // updateLeases finds the leases of this process in the state. It has to follow every change
 // of the worker records.
-func (r *Replica) updateLeases() {
-	w := &r.workers
-	self := r.cfg.Self
+func (g *ids) updateLeases() {
+	self := g.cfg.Self
 	isReleasing := func(l oracle.WorkerLease) bool {
-		return slices.ContainsFunc(w.releasing, func(u oracle.Used) bool { return isSame(l, u) })
+		return slices.ContainsFunc(g.releasing, func(u oracle.Used) bool { return isSame(l, u) })
 	}
 	// A release was applied if the record is another's.
-	w.releasing = slices.DeleteFunc(slices.Clone(w.releasing), func(u oracle.Used) bool {
-		l, _ := r.state.Worker(u.Worker)
+	g.releasing = slices.DeleteFunc(slices.Clone(g.releasing), func(u oracle.Used) bool {
+		l, _ := g.state.Worker(u.Worker)
 		return !l.IsHeldBy(self.NodeID, self.Session) || !isSame(l, u)
 	})
 	var held []oracle.WorkerLease
-	for _, l := range r.state.Workers {
+	for _, l := range g.state.Workers {
 		if !l.IsHeldBy(self.NodeID, self.Session) || isReleasing(l) && !mutant.On(mutant.RelistReleased) {
 			continue
 		}
-		held = append(held, r.mutateHeld(l))
+		held = append(held, g.mutateHeld(l))
 	}
 	held = withoutReplaced(held)
-	if !slices.Equal(held, w.held) {
-		w.held = held
-		r.effects.Changed = true
-		r.updateGenerators()
+	if !slices.Equal(held, g.held) {
+		g.held = held
+		g.effects.Changed = true
+		g.updateGenerators()
 	}
 }
 

@@ -29,6 +29,16 @@ const unwrittenEntriesMax = 4096
 // Raft's messages to itself about its log and about a snapshot.
 const responseKinds = 9
 
+// tail is the end of the log: what is proposed, and what the disk lacks.
+type tail struct {
+	*facts
+	// inFlight is the write that the caller makes durable, collecting what has to follow it;
+	// nil if there is none. nameUnsaved and ownSnapshot go into the next write.
+	inFlight, collecting *Write
+	nameUnsaved          bool             // the cluster's ID is new
+	ownSnapshot          *raftpb.Snapshot // made by takeSnapshot; nil if there is none
+}
+
 // Write is what the caller makes durable in one transaction and then returns in
 // Input.Persisted. The fields apply in the order Snapshot, Entries, Compact.
 type Write struct {
@@ -107,24 +117,24 @@ func (w *Write) addResponse(m *raftpb.Message) {
 	w.responses = append(w.responses, m)
 }
 
-// write collects what Raft's append message m asks for. requests wait for it as well.
-func (r *Replica) write(m *raftpb.Message, requests []*raftpb.Message) {
-	w := &Write{Entries: m.GetEntries(), Snapshot: m.GetSnapshot(), responses: append(requests, r.answerVotes(m.GetResponses())...)}
+// write collects what Raft's append message m asks for, and the messages that wait for it.
+func (t *tail) write(m *raftpb.Message, responses []*raftpb.Message) {
+	w := &Write{Entries: m.GetEntries(), Snapshot: m.GetSnapshot(), responses: responses}
 	if m.Term != nil || m.Vote != nil || m.Commit != nil {
 		w.HardState = &raftpb.HardState{Term: new(m.GetTerm()), Vote: new(m.GetVote()), Commit: new(m.GetCommit())}
 	}
 	if w.Snapshot == nil {
-		w.Compact = r.ownSnapshot
+		w.Compact = t.ownSnapshot
 	}
-	r.ownSnapshot = nil // a snapshot from the leader is newer
-	if r.nameUnsaved {
-		w.ClusterID, r.nameUnsaved = r.state.ClusterID, false
+	t.ownSnapshot = nil // a snapshot from the leader is newer
+	if t.nameUnsaved {
+		w.ClusterID, t.nameUnsaved = t.state.ClusterID, false
 	}
-	w.responses = r.mutateResponses(w.responses)
-	if r.collecting == nil {
-		r.collecting = &Write{}
+	w.responses = t.mutateResponses(w.responses)
+	if t.collecting == nil {
+		t.collecting = &Write{}
 	}
-	r.collecting.merge(w)
+	t.collecting.merge(w)
 }
 
 // answerVotes notes this node's answers to candidates and returns those messages that wait for
@@ -134,8 +144,8 @@ func (r *Replica) answerVotes(responses []*raftpb.Message) (wait []*raftpb.Messa
 	for _, m := range responses {
 		own := m.GetTo() == r.cfg.Self.NodeID
 		if !own && (m.GetType() == raftpb.MsgPreVoteResp || m.GetType() == raftpb.MsgVoteResp) {
-			r.answeredVote(m)
-			r.stateAnswered(m)
+			r.succession.answeredVote(m)
+			r.interval.stateAnswered(m)
 		}
 		switch {
 		case m.GetType() != raftpb.MsgPreVoteResp:
@@ -153,28 +163,28 @@ func (r *Replica) answerVotes(responses []*raftpb.Message) (wait []*raftpb.Messa
 // msgs. Raft sends a new leader's first entry by itself and the next ones when it is acknowledged:
 // one round trip and one commit later. An append is a piece of the leader's log, which only grows
 // within its term, so it may always be longer.
-func (r *Replica) lengthenAppends(msgs []*raftpb.Message) {
-	if r.role != raft.StateLeader {
+func (t *tail) lengthenAppends(msgs []*raftpb.Message) {
+	if t.role != raft.StateLeader {
 		return
 	}
 	for _, m := range msgs {
 		if m.GetTo() == raft.LocalAppendThread && len(m.GetEntries()) > 0 {
-			r.lengthen(msgs, m.GetEntries())
+			t.lengthen(msgs, m.GetEntries())
 		}
 	}
 }
 
 // lengthen adds to the appends in msgs those entries that follow their last one.
-func (r *Replica) lengthen(msgs []*raftpb.Message, log []*raftpb.Entry) {
+func (t *tail) lengthen(msgs []*raftpb.Message, log []*raftpb.Entry) {
 	for i, m := range msgs {
 		n := len(m.GetEntries())
 		goesOn := func(o *raftpb.Message) bool { return o.GetType() == raftpb.MsgApp && o.GetTo() == m.GetTo() }
-		if m.GetType() != raftpb.MsgApp || m.GetTerm() != r.term || n == 0 || slices.ContainsFunc(msgs[i+1:], goesOn) {
+		if m.GetType() != raftpb.MsgApp || m.GetTerm() != t.term || n == 0 || slices.ContainsFunc(msgs[i+1:], goesOn) {
 			continue
 		}
 		first, next := log[0].GetIndex(), m.GetEntries()[n-1].GetIndex()+1
 		if next >= first && next <= log[len(log)-1].GetIndex() {
-			m.Entries = append(m.GetEntries()[:n:n], log[r.mutateLengthen(next-first):]...)
+			m.Entries = append(m.GetEntries()[:n:n], log[t.mutateLengthen(next-first):]...)
 		}
 	}
 }
@@ -183,26 +193,26 @@ func (r *Replica) lengthen(msgs []*raftpb.Message, log []*raftpb.Entry) {
 // changes nothing on disk only releases its messages; startWrite reports that, because Raft
 // may then be ready again.
 func (r *Replica) startWrite() (released bool) {
-	if r.inFlight != nil || r.collecting == nil {
+	if r.tail.inFlight != nil || r.tail.collecting == nil {
 		return false
 	}
-	w := r.collecting
-	r.collecting = nil
+	w := r.tail.collecting
+	r.tail.collecting = nil
 	if w.isEmpty() {
 		r.releaseResponses(w)
 		return true
 	}
-	r.inFlight, r.effects.Write = w, w
+	r.tail.inFlight, r.effects.Write = w, w
 	return false
 }
 
 // writePersisted takes a durable write into the log that Raft reads and releases its
 // messages.
 func (r *Replica) writePersisted(w *Write) {
-	if w != r.inFlight {
+	if w != r.tail.inFlight {
 		panic("I8: a write became durable that is not in flight")
 	}
-	r.inFlight = nil
+	r.tail.inFlight = nil
 	if w.Snapshot != nil {
 		if err := r.snapshotPersisted(w.Snapshot); err != nil {
 			r.effects.Fatal = err
@@ -235,22 +245,22 @@ func (r *Replica) releaseResponses(w *Write) {
 }
 
 // unwritten returns how many log entries the disk lacks.
-func (r *Replica) unwritten() (count int) {
-	if r.inFlight != nil {
-		count += len(r.inFlight.Entries)
+func (t *tail) unwritten() (count int) {
+	if t.inFlight != nil {
+		count += len(t.inFlight.Entries)
 	}
-	if r.collecting != nil {
-		count += len(r.collecting.Entries)
+	if t.collecting != nil {
+		count += len(t.collecting.Entries)
 	}
 	return count
 }
 
 // propose proposes c as leader. It returns false while leadership is being transferred or
 // the log is full.
-func (r *Replica) propose(c oracle.Command) bool { return r.proposeEncoded(c.Append(nil)) }
+func (t *tail) propose(c oracle.Command) bool { return t.proposeEncoded(c.Append(nil)) }
 
-func (r *Replica) proposeEncoded(data []byte) bool {
-	return r.hasRoom(2) && !r.isLeaving() && r.raw.Propose(data) == nil
+func (t *tail) proposeEncoded(data []byte) bool {
+	return t.hasRoom(2) && !t.isLeaving() && t.raw.Propose(data) == nil
 }
 
 // isLeaving reports whether the log holds the removal of this node, proposed by an earlier
@@ -258,23 +268,23 @@ func (r *Replica) proposeEncoded(data []byte) bool {
 // the others that it is committed. Of two voters, the other one can only be elected if this
 // node votes for it, and so must have all that is in this node's log: nothing may follow but
 // the entry with which Raft opens the term, without which nothing is committed.
-func (r *Replica) isLeaving() bool {
-	if len(r.conf.GetVotersOutgoing()) > 0 && !slices.Contains(r.conf.GetVoters(), r.cfg.Self.NodeID) {
+func (t *tail) isLeaving() bool {
+	if len(t.conf.GetVotersOutgoing()) > 0 && !slices.Contains(t.conf.GetVoters(), t.cfg.Self.NodeID) {
 		return true
 	}
 	var lists [][]*raftpb.Entry
-	if last, err := r.log.LastIndex(); err == nil && last > r.applied {
-		if kept, err := r.log.Entries(r.applied+1, last+1, math.MaxUint64); err == nil {
+	if last, err := t.log.LastIndex(); err == nil && last > t.applied {
+		if kept, err := t.log.Entries(t.applied+1, last+1, math.MaxUint64); err == nil {
 			lists = append(lists, kept)
 		}
 	}
-	for _, w := range []*Write{r.inFlight, r.collecting} {
+	for _, w := range []*Write{t.inFlight, t.collecting} {
 		if w != nil {
 			lists = append(lists, w.Entries)
 		}
 	}
 	for _, list := range lists {
-		if slices.ContainsFunc(list, r.removesThisNode) {
+		if slices.ContainsFunc(list, t.removesThisNode) {
 			return true
 		}
 	}
@@ -282,8 +292,8 @@ func (r *Replica) isLeaving() bool {
 }
 
 // removesThisNode reports whether e, if it is not applied yet, removes this node.
-func (r *Replica) removesThisNode(e *raftpb.Entry) bool {
-	if e.GetType() != raftpb.EntryConfChangeV2 || e.GetIndex() <= r.applied {
+func (t *tail) removesThisNode(e *raftpb.Entry) bool {
+	if e.GetType() != raftpb.EntryConfChangeV2 || e.GetIndex() <= t.applied {
 		return false
 	}
 	cc := &raftpb.ConfChangeV2{}
@@ -291,12 +301,12 @@ func (r *Replica) removesThisNode(e *raftpb.Entry) bool {
 		return false
 	}
 	return slices.ContainsFunc(cc.GetChanges(), func(c *raftpb.ConfChangeSingle) bool {
-		return c.GetType() == raftpb.ConfChangeRemoveNode && c.GetNodeId() == r.cfg.Self.NodeID
+		return c.GetType() == raftpb.ConfChangeRemoveNode && c.GetNodeId() == t.cfg.Self.NodeID
 	})
 }
 
 // hasRoom reports whether the log may grow by so many entries that the disk lacks. A leader
 // asks for one more than it proposes, for the entry with which Raft opens a term.
-func (r *Replica) hasRoom(entries int) bool {
-	return r.unwritten()+entries <= unwrittenEntriesMax || mutant.On(mutant.UnboundedLog)
+func (t *tail) hasRoom(entries int) bool {
+	return t.unwritten()+entries <= unwrittenEntriesMax || mutant.On(mutant.UnboundedLog)
 }

@@ -26,35 +26,35 @@ type headroom struct {
 }
 
 // reach is how far a reservation reaches, in nanoseconds.
-func (r *Replica) reach() uint64 {
-	return reserveIntervals * uint64(r.cfg.EpochTicks) * uint64(r.cfg.TickInterval)
+func (l *leading) reach() uint64 {
+	return reserveIntervals * uint64(l.cfg.EpochTicks) * uint64(l.cfg.TickInterval)
 }
 
 // target is the ceiling to propose, in unix nanoseconds.
-func (r *Replica) target() uint64 {
-	l, target := &r.leading, max(r.axisNow(), r.clockFloor(), 1)+r.reach()
+func (l *leading) target() uint64 {
+	target := max(l.axisNow(), l.clockFloor(), 1) + l.reach()
 	if !l.alloc.IsOpen() || mutant.On(mutant.ReserveFromClock) {
 		return target
 	}
-	r.updateBound(target)
-	return max(target, mutant.Pick(mutant.LeadUnbounded, l.alloc.Time()+r.reach(), l.headroom.bound))
+	l.updateBound(target)
+	return max(target, mutant.Pick(mutant.LeadUnbounded, l.alloc.Time()+l.reach(), l.headroom.bound))
 }
 
 // updateBound lets the bound gain the time that has passed, as far as oracle time has use for it, and puts it to what the
 // clock allows at least, byClock.
-func (r *Replica) updateBound(byClock uint64) {
-	l, b := &r.leading, &r.leading.headroom
-	gained := b.bound + uint64(r.mono-b.at)/r.share()
+func (l *leading) updateBound(byClock uint64) {
+	b := &l.headroom
+	gained := b.bound + uint64(l.mono-b.at)/l.share()
 	if b.bound == 0 {
-		gained = r.state.Ceiling
+		gained = l.state.Ceiling
 	}
-	b.bound, b.at = max(min(gained, l.alloc.Time()+r.reach()), r.state.Ceiling, byClock), r.mono
+	b.bound, b.at = max(min(gained, l.alloc.Time()+l.reach()), l.state.Ceiling, byClock), l.mono
 }
 
 // share is by what the time that passes is divided before the bound gains it: by two while a cluster clock waits for the
 // clock to catch up with oracle time, so that it does.
-func (r *Replica) share() uint64 {
-	if r.cfg.Interval > 0 && !r.leading.clock.runs {
+func (l *leading) share() uint64 {
+	if l.cfg.Interval > 0 && !l.clock.runs {
 		return 2
 	}
 	return 1
@@ -62,26 +62,26 @@ func (r *Replica) share() uint64 {
 
 // floorMovedTime raises the bound after a floor has moved oracle time. While no clock is known nobody can tell how far
 // ahead the floor is.
-func (r *Replica) floorMovedTime() {
-	if now := r.axisNow(); now != 0 {
-		r.updateBound(max(now, r.leading.alloc.Time()) + r.reach())
+func (l *leading) floorMovedTime() {
+	if now := l.axisNow(); now != 0 {
+		l.updateBound(max(now, l.alloc.Time()) + l.reach())
 	}
 }
 
 // awaits64 reports whether a request for count 64-bit timestamps that finds no time below the ceiling may wait
 // for a reservation. It may not if no reservation is long enough for it, or if the queue is too full.
-func (r *Replica) awaits64(count uint64) bool {
+func (l *leading) awaits64(count uint64) bool {
 	const stepsPerMicrosecond = isotone.Range64CountMax / 1000
-	if count/stepsPerMicrosecond*1000 >= r.reach() || !r.mayHold() {
+	if count/stepsPerMicrosecond*1000 >= l.reach() || !l.mayHold() {
 		return false
 	}
-	r.leading.wants64 = true
+	l.wants64 = true
 	return true
 }
 
 // reserveFor64 proposes a reservation, before the next epoch begins, if 64-bit timestamps wait for one.
-func (r *Replica) reserveFor64() {
-	if r.leading.wants64 && !r.leading.reserving && r.target() > r.state.Ceiling {
-		r.proposeReservation()
+func (l *leading) reserveFor64() {
+	if l.wants64 && !l.reserving && l.target() > l.state.Ceiling {
+		l.proposeReservation()
 	}
 }

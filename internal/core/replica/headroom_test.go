@@ -13,7 +13,7 @@ import (
 
 // How far reservations reach while oracle time is ahead of the clock.
 
-// leadHarms are the bugs of lead.go that random runs would take too long to find.
+// leadHarms are the bugs of headroom.go that random runs would take too long to find.
 var leadHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.ReserveFromClock: starves64,
 	mutant.LeadUnbounded:    runsAhead,
