@@ -100,8 +100,29 @@ func (a *admission) judge(h Hello) (refusal *Refusal, stops bool) {
 }
 
 func (a *admission) judgeAsMember(h Hello) *Refusal {
-	self := a.hello()
 	m, isMember := a.state.Member(h.NodeID)
+	switch refusal := a.judgeIdentity(h, m, isMember); {
+	case refusal != nil:
+		return refusal
+	case !isMember && a.applied == 0:
+		return nil // this node joins and knows no members yet
+	case !isMember && a.mayBeNewer(h):
+		return nil
+	case !isMember && !mutant.On(mutant.AdmitStranger):
+		return refuse(RefusedMember, "node %d is no member of cluster %016x", h.node(), a.hello().ClusterID)
+	case h.TickNanos != a.cfg.Self.TickNanos && !mutant.On(mutant.AdmitTick):
+		return refuseTick(h, a.cfg.Self)
+	}
+	if refusal := a.refuseLevel(h); refusal != nil {
+		return refusal
+	}
+	return a.judgeProcess(h, m)
+}
+
+// judgeIdentity refuses a node of another cluster, one that was removed, and one whose data directory is
+// not that of the member m, if it is one.
+func (a *admission) judgeIdentity(h Hello, m oracle.Member, isMember bool) *Refusal {
+	self := a.hello()
 	switch {
 	case h.ClusterID != 0 && self.ClusterID != 0 && h.ClusterID != self.ClusterID && !mutant.On(mutant.AdmitForeign):
 		return refuse(RefusedCluster, "node %d has data of cluster %016x, this is cluster %016x; give it a data directory of its own",
@@ -115,18 +136,13 @@ func (a *admission) judgeAsMember(h Hello) *Refusal {
 	case (h.ClusterID == 0 || self.ClusterID == 0) && h.VotersHash != 0 && self.VotersHash != 0 && h.VotersHash != self.VotersHash:
 		return refuse(RefusedCluster, "node %d was started with other node IDs in PEERS than node %d; all initial members need the same list",
 			h.node(), self.node())
-	case !isMember && a.applied == 0:
-		return nil // this node joins and knows no members yet
-	case !isMember && a.mayBeNewer(h):
-		return nil
-	case !isMember && !mutant.On(mutant.AdmitStranger):
-		return refuse(RefusedMember, "node %d is no member of cluster %016x", h.node(), self.ClusterID)
-	case h.TickNanos != self.TickNanos && !mutant.On(mutant.AdmitTick):
-		return refuseTick(h, self)
 	}
-	if refusal := a.refuseLevel(h); refusal != nil {
-		return refusal
-	}
+	return nil
+}
+
+// judgeProcess refuses a process of the member m that is not the one that runs, or whose directory is an
+// older copy.
+func (a *admission) judgeProcess(h Hello, m oracle.Member) *Refusal {
 	p := a.peer(h.NodeID)
 	if !mutant.On(mutant.CopyWins) {
 		if a.isAlive(p) && h.Session != p.session && h.Session != m.Session {
@@ -145,6 +161,11 @@ func (a *admission) judgeAsMember(h Hello) *Refusal {
 			return refusal
 		}
 	}
+	return a.judgeMemory(h, m, p)
+}
+
+// judgeMemory refuses a process that has forgotten what it confirmed.
+func (a *admission) judgeMemory(h Hello, m oracle.Member, p *peerView) *Refusal {
 	if mutant.On(mutant.AdmitStale) || mutant.On(mutant.AdmitWiped) {
 		return nil
 	}

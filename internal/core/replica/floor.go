@@ -103,56 +103,63 @@ func (l *leading) passFloor(p *pending) (hold bool, refused *isotone.Error) {
 	if l.clock.runs && f.Time < l.clock.floorHeld {
 		f = isotone.Timestamp{Time: l.clock.floorHeld, Index: math.MaxUint64}
 	}
-	if f == (isotone.Timestamp{}) || mutant.On(mutant.ClientFloorIgnored) {
+	switch {
+	case f == (isotone.Timestamp{}) || mutant.On(mutant.ClientFloorIgnored), l.alloc.IsAbove(f):
 		return false, nil
-	}
-	if l.clock.runs && !l.alloc.IsAbove(f) {
-		if f.Time < l.clock.shows() && l.alloc.Pass(f) { // oracle time was behind
-			return false, nil
-		}
+	case l.clock.runs && f.Time < l.clock.shows() && l.alloc.Pass(f): // oracle time was behind
+		return false, nil
+	case l.clock.runs:
 		return l.holdFloor(f)
 	}
-	if l.alloc.IsAbove(f) {
-		return false, nil
-	}
 	now := l.clocks.time()
-	ahead := f.Time > now
-	switch {
-	case !ahead || p.Raise || mutant.On(mutant.ClientFloorByAnyone):
-	case now == 0:
-		return false, errTimeUnknown
-	default:
-		l.counters.FloorsRefused++
-		return false, errMayNotRaise(f.Time - now)
-	}
-	if bound := now + uint64(l.floorAheadMax()); now != 0 && f.Time > bound && !mutant.On(mutant.ClientFloorUnbounded) {
-		l.counters.FloorsRefused++
-		return false, floorTooFar(f.Time-now, l.floorAheadMax()) // also below the ceiling: it would use up the room of 64-bit timestamps
+	if refused = l.refuseMove(p, f.Time, now); refused != nil {
+		return false, refused
 	}
 	if l.alloc.Pass(f) {
 		l.counters.FloorsPassed++
 		l.floorMovedTime()
-		p.moved = ahead
+		p.moved = f.Time > now
 		return false, nil
 	}
-	if now == 0 {
-		return false, errTimeUnknown
-	}
-	if refused = l.refuseFloor(f.Time, now); refused != nil {
+	return l.raiseFor(p, f.Time, now)
+}
+
+// refuseMove returns why a request may not move time to its floor, or nil; now is the time that the leader
+// goes by, 0 if it is not known.
+func (l *leading) refuseMove(p *pending, floor, now uint64) *isotone.Error {
+	switch mayMove := p.Raise || mutant.On(mutant.ClientFloorByAnyone); {
+	case floor > now && !mayMove && now == 0:
+		return errTimeUnknown
+	case floor > now && !mayMove:
 		l.counters.FloorsRefused++
-		return false, refused
+		return errMayNotRaise(floor - now)
+	case now != 0 && floor > now+uint64(l.floorAheadMax()) && !mutant.On(mutant.ClientFloorUnbounded):
+		l.counters.FloorsRefused++
+		return floorTooFar(floor-now, l.floorAheadMax()) // also below the ceiling: it would use up the room of 64-bit timestamps
 	}
+	return nil
+}
+
+// raiseFor has a request wait for a proposal of its floor, which is not below the ceiling, or returns why it
+// may not. One proposal is made at a time.
+func (l *leading) raiseFor(p *pending, floor, now uint64) (hold bool, refused *isotone.Error) {
 	switch {
-	case l.raising != 0 && !l.mayHold():
-		return false, isotone.ErrOverloaded
-	case l.raising != 0: // one proposal at a time
-	case l.proposeFloor(f.Time):
-		l.raising = f.Time
-		l.counters.FloorsRaised++
-		p.moved = ahead
-	default:
+	case now == 0:
+		return false, errTimeUnknown
+	case floor >= oracle.CeilingMax-1:
+		l.counters.FloorsRefused++
+		return false, floorTooFar(floor-min(now, floor), l.floorAheadMax())
+	case l.raising != 0:
+		if !l.mayHold() {
+			return false, isotone.ErrOverloaded
+		}
+		return true, nil
+	case !l.proposeFloor(floor):
 		return false, isotone.ErrOverloaded
 	}
+	l.raising = floor
+	l.counters.FloorsRaised++
+	p.moved = floor > now
 	return true, nil
 }
 
@@ -177,15 +184,6 @@ func (l *leading) holdFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 		return false, isotone.ErrOverloaded
 	}
 	return true, nil
-}
-
-// refuseFloor returns why a client may not raise the floor to a time at or above the ceiling,
-// in unix nanoseconds, or nil.
-func (l *leading) refuseFloor(floor, now uint64) *isotone.Error {
-	if floor >= oracle.CeilingMax-1 {
-		return floorTooFar(floor-min(now, floor), l.floorAheadMax())
-	}
-	return nil
 }
 
 func floorTooFar(ahead uint64, most time.Duration) *isotone.Error {
