@@ -140,7 +140,8 @@ interop: ## clients of other projects against three nodes: INTEROP (all), quick 
 # mounts, loop devices, namespaces and iptables rules.
 #
 # make chaos CHAOS_MINUTES=5 CHAOS_SEED=1 CHAOS_ONLY="kill -9,SIGSTOP"
-# CHAOS_LOGS=DIR keeps the logs of the nodes when a run fails.
+# CHAOS_LOGS=DIR keeps the logs of the nodes when a run fails. RECORD=1 adds a line to the ledger
+# docs/evidence/storms.csv, also for the storms below.
 CHAOS_MINUTES ?= 30
 
 .PHONY: chaos chaos-short upgrade-storm member-storm member-steps

@@ -61,6 +61,9 @@ func TestChaos(t *testing.T) {
 		})
 	}
 	t.Logf("all together, CHAOS_SEED=%d:\n%s", seed, all)
+	s := all.Storm()
+	s.Command, s.Settings = "make chaos", fmt.Sprintf("seed %d", seed)
+	trial.Record(t, s)
 }
 
 func stormOnly() []string {

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"strings"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/evidence"
 )
 
 // Tally adds up the faults and results of storms.
@@ -75,6 +77,19 @@ func (y *Tally) Faults() (total int) {
 	return total
 }
 
+// Storm returns the tally as a line of the ledger, without the command.
+func (y *Tally) Storm() evidence.Storm {
+	s := evidence.Storm{
+		Took: y.took, Faults: fmt.Sprintf("%d faults", y.Faults()), Answered: uint64(y.outcomes["ok"]), Leased: uint64(y.answered["&mode=lease"]),
+		IDs: uint64(y.ids), Violations: uint64(y.violations + y.unexpected),
+		Note: fmt.Sprintf("%v at most for an answer after a heal; %d nodes stopped by a disk fault", y.recovery.Round(time.Millisecond), y.stopped),
+	}
+	for count := range maps.Values(y.outcomes) {
+		s.Operations += uint64(count)
+	}
+	return s
+}
+
 // String returns a table.
 func (y *Tally) String() string {
 	var b strings.Builder
@@ -87,11 +102,7 @@ func (y *Tally) String() string {
 	}
 	line("**faults**", y.Faults())
 	line("nodes stopped by a disk fault, and restarted", y.stopped)
-	operations := 0
-	for count := range maps.Values(y.outcomes) {
-		operations += count
-	}
-	line("**operations**", operations)
+	line("**operations**", y.Storm().Operations)
 	line("**answered**", y.outcomes["ok"])
 	for _, query := range stormQueries {
 		line("answered, "+strings.TrimPrefix(query, "&"), y.answered[query])

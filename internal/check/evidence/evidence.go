@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -70,6 +71,19 @@ func Core(root string) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil)[:8]), nil
+}
+
+// Commit returns the present commit of the repository at root, or "" if sources are not those of it.
+func Commit(root string) string {
+	changed, err := exec.Command("git", "-C", root, "status", "--porcelain", "--", "*.go", "go.mod").Output()
+	if err != nil || len(changed) > 0 {
+		return ""
+	}
+	out, err := exec.Command("git", "-C", root, "rev-parse", "--short=8", "HEAD").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // A ledger is a CSV file with a line for each series. Its columns:
@@ -193,7 +207,33 @@ func ReadFuzz(root string) (list []Fuzz, err error) {
 	return list, nil
 }
 
-// stormColumns are those of storms.csv, which people write: a line for each storm of real processes.
+// Storm is a storm of real processes: a line of storms.csv.
+type Storm struct {
+	Commit            string
+	Command, Settings string // as in "make chaos" and "CHAOS_MINUTES=30 CHAOS_SEED=7"
+	Took              time.Duration
+	Faults            string // for people
+	Operations        uint64
+	Answered, Leased  uint64 // Leased are those of Answered in lease mode
+	IDs               uint64
+	Violations        uint64
+	Note              string // for people
+}
+
+// AppendStorm adds a storm of today to storms.csv. What nobody counted, 0, stays empty.
+func AppendStorm(root string, s Storm) error {
+	n := func(v uint64) string {
+		if v == 0 {
+			return ""
+		}
+		return strconv.FormatUint(v, 10)
+	}
+	return Append(root, "storms.csv", []string{
+		time.Now().UTC().Format(time.DateOnly), s.Commit, s.Command, s.Settings, strconv.Itoa(int(s.Took.Round(time.Minute).Minutes())), s.Faults,
+		n(s.Operations), n(s.Answered), n(s.Leased), n(s.IDs), strconv.FormatUint(s.Violations, 10), s.Note,
+	})
+}
+
 var stormColumns = []string{"date", "commit", "command", "settings", "minutes", "faults", "operations", "answered", "in_lease_mode", "ids", "violations", "note"}
 
 // CheckStorms returns an error unless storms.csv can be read.

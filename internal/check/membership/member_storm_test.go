@@ -11,6 +11,7 @@ import (
 
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/evidence"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/trial"
 )
@@ -35,6 +36,14 @@ func (l memberLoad) Verify(t *testing.T) {
 	t.Helper()
 	l.ids.Verify(t)
 	l.ClientLoad.Verify(t)
+	command := "make member-storm"
+	if strings.HasPrefix(t.Name(), "TestMemberSteps") {
+		command = "make member-steps"
+	}
+	trial.Record(t, evidence.Storm{
+		Command: command, Settings: t.Name(), Took: l.Took(), Answered: uint64(l.Answered.Load()), IDs: uint64(l.ids.Count()),
+		Violations: l.Online.Stats().Violations, Note: fmt.Sprintf("%v at most for a call", l.Slowest.Round(time.Millisecond)),
+	})
 }
 
 // settled waits until the cluster has recovered and all nodes agree on the members, which are

@@ -92,13 +92,14 @@ internal/check/bench:       . internal/reply internal/core/interval internal/cor
 internal/check/clockbench:  . client internal/core/lincheck internal/steady internal/check/bench ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/child:
 internal/check/parallel:
+internal/check/evidence:
 internal/check/pgserver:
 internal/check/ports:
 internal/check/demo:        . client internal/core/lincheck internal/check/child internal/check/ports ; github.com/HdrHistogram/hdrhistogram-go
-internal/check/chaos:       . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/ports ; golang.org/x/sys github.com/quic-go/quic-go
+internal/check/chaos:       . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/ports ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/fakecluster: internal/survey
 internal/check/chromium:    ; golang.org/x/net
-internal/check/trial:       . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/parallel
+internal/check/trial:       . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/evidence internal/check/parallel
 internal/check/membership:  ; golang.org/x/sys
 internal/check/failover:
 internal/check/service:     ; github.com/quic-go/quic-go
@@ -107,7 +108,6 @@ internal/check/upgrade:
 internal/check/manual:
 
 site/plot:
-internal/check/evidence:
 internal/check/evidence/record: internal/check/evidence
 internal/check/golden:
 internal/check/structure:

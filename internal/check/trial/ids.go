@@ -98,6 +98,9 @@ func (d *ClientIDs) End() {
 	d.work.Wait()
 }
 
+// Count returns how many IDs the load has, once it has ended.
+func (d *ClientIDs) Count() int { return len(d.seen) }
+
 // Verify ends the load, before that of its client. No call may have failed, and no ID
 // came twice.
 func (d *ClientIDs) Verify(t *testing.T) {

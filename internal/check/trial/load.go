@@ -47,6 +47,7 @@ type ClientLoad struct {
 
 	modes    []isotone.ReadMode // of the goroutines, in turn
 	deadline time.Duration      // of each call
+	began    time.Time
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 	mu       sync.Mutex // for Faults, Slowest and retried
@@ -87,7 +88,7 @@ func loadPause() time.Duration {
 // start lets goroutines call the nodes at addrs until [ClientLoad.End].
 func (l *ClientLoad) start(t *testing.T, addrs []string, goroutines int) *ClientLoad {
 	t.Helper()
-	l.Online = lincheck.NewOnline(0)
+	l.Online, l.began = lincheck.NewOnline(0), time.Now()
 	if len(l.modes) == 0 {
 		l.modes = []isotone.ReadMode{isotone.ReadDefault}
 	}
@@ -169,6 +170,9 @@ func (l *ClientLoad) End() {
 	l.work.Wait()
 	_ = l.Client.Close()
 }
+
+// Took returns how long the load has run.
+func (l *ClientLoad) Took() time.Duration { return time.Since(l.began) }
 
 // Verify ends the load. No call may have failed or received a wrong answer.
 func (l *ClientLoad) Verify(t *testing.T) {

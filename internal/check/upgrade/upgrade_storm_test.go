@@ -41,4 +41,7 @@ func TestUpgrade_NoWrongAnswerInAStorm(t *testing.T) {
 		})
 	}
 	t.Logf("UPGRADE_SEED=%d:\n%s", seed, all)
+	s := all.Storm()
+	s.Command, s.Settings = "make upgrade-storm", fmt.Sprintf("seed %d", seed)
+	trial.Record(t, s)
 }

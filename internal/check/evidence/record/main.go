@@ -45,7 +45,7 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		return evidence.AppendFuzz(".", evidence.Fuzz{Commit: commit(), Package: args[1], Target: args[2], Executions: n})
+		return evidence.AppendFuzz(".", evidence.Fuzz{Commit: evidence.Commit("."), Package: args[1], Target: args[2], Executions: n})
 	}
 	return errors.New("want sim --seed N --runs N, or fuzz PACKAGE TARGET N")
 }
@@ -65,7 +65,7 @@ func recordSim(seed, runs, minutes uint64) error {
 	if err != nil {
 		return err
 	}
-	at := commit()
+	at := evidence.Commit(".")
 	sim := exec.Command("go", "run", "./cmd/isotone", "sim", "--json", "--workers", "2", "--seed", fmt.Sprint(seed), "--runs", fmt.Sprint(runs), "--minutes", fmt.Sprint(minutes))
 	sim.Stderr = os.Stderr
 	out, failed := sim.Output()
@@ -95,17 +95,4 @@ func recordSim(seed, runs, minutes uint64) error {
 		err = errors.Join(err, errors.New(note[0]))
 	}
 	return err
-}
-
-// commit returns the present commit, or "" if sources are not those of it.
-func commit() string {
-	changed, err := exec.Command("git", "status", "--porcelain", "--", "*.go", "go.mod").Output()
-	if err != nil || len(changed) > 0 {
-		return ""
-	}
-	out, err := exec.Command("git", "rev-parse", "--short=8", "HEAD").Output()
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(out))
 }
