@@ -98,7 +98,7 @@ func (e *Estimate) Limit() uint64 { return e.limit }
 // Age returns the time since the latest reading was received, in nanoseconds of the own clock.
 func (e *Estimate) Age(now Instant) int64 { return max(0, now.Hi-e.receivedAt) }
 
-// Take takes in a reading whose request left at sent, read before it was sent, and whose answer came at
+// Take handles a reading whose request left at sent, read before it was sent, and whose answer came at
 // received, read after it arrived. A reading of an earlier term is ignored. The clock of a later term
 // replaces all that is known.
 //

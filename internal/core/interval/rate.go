@@ -8,7 +8,7 @@ const RateWindow = 10 * time.Second
 
 // Rate keeps whether the rates of the cluster clock and of the own steady clock are believed.
 //
-// What it goes by are contradictions of an [Estimate]. A difference that exceeds what bounds allow for
+// It judges by contradictions of an [Estimate]. A difference that exceeds what bounds allow for
 // by x millionths gets all readings of a term outside the bounds of earlier ones within about the round
 // trip divided by x: 0.1 s at a round trip of 100 µs and 1000 millionths more. So a difference over
 // [RateWindow] or any other time that the round trips do not explain is a contradiction, and there is
@@ -24,7 +24,7 @@ type Rate struct {
 	wrong bool
 }
 
-// Take takes in that a reading of a term was received, and what [Estimate.Take] returned for it. It
+// Take records that a reading of a term was received, and what [Estimate.Take] returned for it. It
 // reports whether the clocks are believed: after a contradiction, of whatever term, not until all
 // readings of a window within a term have agreed. Readings of earlier terms are ignored.
 func (r *Rate) Take(received Instant, term uint64, agrees bool) (ok bool) {

@@ -49,8 +49,8 @@ const (
 	PromiseWaivedOnRefusal        // I5: a refused connection to the leader ends the promise to it
 	LengthenWrongly               // I8: a leader's append goes on with entries that do not follow
 	WaitForDeaf                   // liveness: voters leave a node that does not hear them time whenever it asks for pre-votes
-	StandTogether                 // liveness: all voters with a longer log than a candidate's campaign at the same time
-	ResignedStands                // liveness: a leader that has lost its quorum campaigns before the others, as its log is longer
+	CampaignTogether              // liveness: all voters with a longer log than a candidate's campaign at the same time
+	ResignedCampaigns             // liveness: a leader that has lost its quorum campaigns before the others, as its log is longer
 	VoteAfterRestart              // I5: a node votes right after its start
 	VoteAfterTermChange           // I5: a node ignores its promise
 	GrantFromRequest              // I9: a grant begins when its request says, though the last one ended later
@@ -230,7 +230,7 @@ func Pick[T any](m Mutant, bug, right T) T {
 func (m Mutant) IsDirected() bool {
 	switch m {
 	case OpenOnOlderTerm, ReleaseLate, LeaseSurvivesTransfer, ForgetRemoved, VoteAfterRestart, VoteAfterTermChange, CampaignUnsynced, CountEarlyGrants, EarlyUndurableLog, LeaseWithoutSlack, LeaseFromConfirm, CountUnpromised,
-		WaitForDeaf, StandTogether, ResignedStands,
+		WaitForDeaf, CampaignTogether, ResignedCampaigns,
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
 		ClientFloorByAnyone, ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal:

@@ -29,7 +29,7 @@ type Floor struct {
 	// Time is in unix nanoseconds, at most FloorMax. Every timestamp with a larger time, of either
 	// form, is larger than the one that was named.
 	Time uint64
-	// Form is how the text was read, for people, such as "a 64-bit timestamp".
+	// Form is how the text was read, for display, such as "a 64-bit timestamp".
 	Form string
 }
 
@@ -107,7 +107,7 @@ func parseDecimal(text string) (uint64, error) {
 	return strconv.ParseUint(text, 10, 64)
 }
 
-// floorTime returns a time for people.
+// floorTime returns a time for display.
 func floorTime(ns uint64) string {
 	if ns > CeilingMax {
 		return "after the year 2262"

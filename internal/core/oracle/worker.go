@@ -16,7 +16,7 @@ import (
 // repeat whatever clocks say; a wrong clock can only cost ids. Three rules see to it:
 //
 //   - A grant starts at or after the end of the one before.
-//   - The end of a lease only grows while it is held. Its holder goes by its applied log, and
+//   - The end of a lease only grows while it is held. Its holder relies on its applied log, and
 //     so never assumes a later end than was granted.
 //   - A release lowers the end to the first millisecond that the holder never used, but keeps
 //     it above Start, so the Starts of a worker's grants strictly increase. A release names

@@ -14,7 +14,7 @@ import (
 // Refusal says why a peer is not admitted.
 type Refusal struct {
 	Code    RefusalCode
-	Message string // for people
+	Message string // for display
 }
 
 // RefusalCode is the reason of a refusal. The values are part of the peer protocol.
@@ -59,7 +59,7 @@ func (c RefusalCode) IsFinal() bool {
 // Error returns "code: message".
 func (e *Refusal) Error() string { return string(e.Code) + ": " + e.Message }
 
-// admission decides which nodes may connect (I6), and takes in how peers decided about this one.
+// admission decides which nodes may connect (I6), and records how peers decided about this one.
 type admission struct {
 	*facts
 	leading *leading
@@ -232,7 +232,7 @@ func (a *admission) refuseRemoved(h Hello) *Refusal {
 //
 // A leader knows when it has applied a reservation that it proposed after it had applied the change.
 // Its append told the commit index with it, so the quorum that has it on disk knows of the change;
-// and who lacks it cannot be elected.
+// and a member that lacks it cannot be elected.
 func (a *admission) removalIsKnown() bool {
 	return a.role == raft.StateLeader && a.leading.changeKnown >= a.changedAt
 }
@@ -271,7 +271,7 @@ func (f *facts) acknowledgedIndex(id uint64) uint64 {
 // was removed: not everyone knows a new member at once.
 const removedTicks = 10 * electionTicks
 
-// Refused takes in that the peer by refused this node. It returns why the node has to stop,
+// Refused records that the peer by refused this node. It returns why the node has to stop,
 // or nil. A final refusal stops it at once (I6, I10), and so does, for a founder, that of a
 // member of another cluster. Others stop it when the voters that did not refuse it are no
 // quorum.
@@ -330,7 +330,7 @@ func (f *facts) clearRefusal(id uint64) {
 	}
 }
 
-// connected takes in the hello of a peer that connected.
+// connected handles the hello of a peer that connected.
 func (a *admission) connected(h Hello) {
 	if s := a.stranger(h.NodeID); s != nil {
 		s.hello, s.isConnected = h, true
@@ -342,7 +342,7 @@ func (p *peerView) connected(h Hello, tick uint64) {
 	p.hello, p.refusal, p.session, p.heardAt = h, nil, h.Session, tick
 }
 
-// gone takes in that the connection of a peer has ended. Until it answers again it does not
+// gone records that the connection of a peer has ended. Until it answers again it does not
 // count as active: a change of membership after which only such nodes could elect a leader would
 // be the last one.
 func (a *admission) gone(id uint64) {

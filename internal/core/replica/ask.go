@@ -130,7 +130,7 @@ func (p *peerView) isPreferred(o *peerView) bool {
 	return p.answeredRead > o.answeredRead
 }
 
-// heartbeatAnswered takes in the answer to a heartbeat, and reports whether it answers a round of
+// heartbeatAnswered handles the answer to a heartbeat, and reports whether it answers a round of
 // this leader. Raft needs to know the others.
 //
 // An answer to a tick's heartbeat, which has no round, settles all rounds that the peer owes.

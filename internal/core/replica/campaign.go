@@ -29,7 +29,7 @@ import (
 //
 // Nothing else is different from a vote that is slow. A voter still votes once in a term, and
 // durably. Which voters make a majority, in a joint configuration of both halves, is decided when
-// votes are counted, as ever. Pre-votes bind nobody and are not about the disk. A transfer has no
+// votes are counted, as before. Pre-votes bind nobody and are not about the disk. A transfer has no
 // pre-vote, and its requests wait: the leader goes on answering until it receives one.
 func (r *Replica) askForVotes(requests []*raftpb.Message) {
 	var wait []*raftpb.Message

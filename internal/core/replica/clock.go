@@ -10,10 +10,10 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// The time that a node goes by (I11). The ceiling never sinks: a leader's clock that showed
+// The clamped clock of a node (I11). The ceiling never sinks: a leader's clock that showed
 // the year 2100 for a second would leave time there for 74 years. So the members tell each
 // other their clocks. The quorum's clock is the largest reading that a quorum of the voters
-// reaches; of three the median. A leader goes by its own clock, clamped to within
+// reaches; of three the median. A leader uses its own clock, clamped to within
 // Config.ClockJumpMax of the quorum's clock. While too few clocks are known, time holds.
 //
 // A sole voter compares its wall clock with its steady clock. It does not follow a jump ahead
@@ -57,7 +57,7 @@ func (c reading) now(mono time.Duration) (wall uint64, ok bool) {
 	return min(c.wall+uint64(max(0, mono-c.at)), clockMax), c.known
 }
 
-// clocks is what this node goes by.
+// clocks has the clamped clock of this node.
 type clocks struct {
 	*facts
 	// quorum is the quorum's clock; of a sole voter its own, as far as it follows that.
@@ -164,8 +164,7 @@ func (c *clocks) updateSoleVoter() {
 	c.quorum.wall, c.quorum.at = believed, c.mono
 }
 
-// time returns the time that this node goes by in unix nanoseconds, 0 while too few
-// clocks are known.
+// time returns what the clamped clock shows, in unix nanoseconds; 0 while too few clocks are known.
 func (c *clocks) time() uint64 {
 	bound := uint64(c.cfg.ClockJumpMax)
 	if bound == 0 || mutant.On(mutant.IgnoreClocks) {

@@ -20,10 +20,10 @@
 // # Parts
 //
 // A [Replica] composes parts, each with its own state and no knowledge of the ones above it. What all
-// of them go by (settings, clocks, term, role, the log and the applied state) are the facts, which only
+// of them share (settings, clocks, term, role, the log and the applied state) are the facts, which only
 // the replica changes. From the bottom up:
 //
-//   - clocks: the time that this node goes by (clock.go)
+//   - clocks: the clamped clock of this node (clock.go)
 //   - tail: what is proposed, and what the disk lacks (write.go)
 //   - digests: whether this replica's state is that of the others (level.go)
 //   - succession: votes, promises, and when to ask for votes (succession.go, promise.go)
@@ -35,7 +35,7 @@
 //   - admission and membership: who may connect, and which changes of the members are possible
 //     (admission.go, change_rules.go)
 //
-// Parts read Raft's status and propose entries. Only the replica steps Raft, takes in what it brings, and
+// Parts read Raft's status and propose entries. Only the replica steps Raft, handles its results, and
 // lets one part follow another.
 //
 // # One request, from arrival to answer
@@ -64,7 +64,7 @@
 // A worker lease is the right to make the ids of one worker whose milliseconds lie in
 // [Start, End) (I9). For each worker the log orders all grants, renewals and releases, and by
 // the rules of internal/core/oracle a grant starts at or after the end of the one before. A
-// holder goes by the log applied on its node, so it never assumes a later end than was
+// holder relies on the log applied on its node, so it never assumes a later end than was
 // granted. Before it releases a lease it stops making ids of it, and the release says how far
 // it came. A process has its own session and uses leases of that session only, so it never
 // continues a lease of its predecessor. None of this depends on clocks, on terms, or on

@@ -10,7 +10,7 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// facts are what all parts of a replica go by: the settings of the node, the clocks of the present
+// facts are what all parts of a replica share: the settings of the node, the clocks of the present
 // step, its place in the term, the log and what was applied of it. The parts read them, note what
 // they learn of a peer in its view, count, and add to the effects; the rest only the replica changes.
 type facts struct {

@@ -124,8 +124,8 @@ func (l *leading) passFloor(p *pending) (hold bool, refused *isotone.Error) {
 	return l.raiseFor(p, f.Time, now)
 }
 
-// refuseMove returns why a request may not move time to its floor, or nil; now is the time that the leader
-// goes by, 0 if it is not known.
+// refuseMove returns why a request may not move time to its floor, or nil; now is what the leader's clamped
+// clock shows, 0 if that is not known.
 func (l *leading) refuseMove(p *pending, floor, now uint64) *isotone.Error {
 	switch mayMove := p.Raise || mutant.On(mutant.ClientFloorByAnyone); {
 	case floor > now && !mayMove && now == 0:

@@ -245,7 +245,7 @@ func (r *Replica) stepFounder(in *Input) {
 	}
 }
 
-// founderHello takes in the hello of a peer.
+// founderHello handles the hello of a peer.
 func (r *Replica) founderHello(h Hello) {
 	f := r.forming
 	if !f.isFounder(h.NodeID) {
@@ -299,7 +299,7 @@ func firstHardState() *raftpb.HardState {
 	return &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(1))}
 }
 
-// snapshotStored takes in that the first snapshot is durable.
+// snapshotStored records that the first snapshot is durable.
 func (r *Replica) snapshotStored() {
 	r.tail.inFlight = nil
 	r.effects.Announce = true
@@ -355,7 +355,7 @@ func (r *Replica) finishFormation() {
 	}
 }
 
-// status says for people what a founder waits for; "" once the cluster is formed.
+// status says, for display, what a founder waits for; "" once the cluster is formed.
 func (f *formation) status() string {
 	if f == nil {
 		return ""

@@ -129,7 +129,7 @@ func goldenDirectories(t *testing.T) map[string][]byte {
 }
 
 // midwayDirectories lets three nodes crash with all of their log, while they are about to
-// take in a fourth: the change is written on two of them, and committed nowhere.
+// admit a fourth: the change is written on two of them, and committed nowhere.
 func midwayDirectories(t *testing.T) map[string][]byte {
 	w := newWorld(t)
 	w.snapshotEvery, w.workers = 1000, 2

@@ -8,7 +8,7 @@ import (
 )
 
 // How far reservations reach ahead of the clock (I11). A reservation reaches reserveIntervals epochs
-// ahead of the clock that the leader goes by. That is not enough while oracle time itself is ahead of the clock:
+// ahead of the leader's clamped clock. That is not enough while oracle time itself is ahead of the clock:
 // after a raised floor, a restoration, or a clock that was set right. 16-byte timestamps need no room,
 // because their index grows; 64-bit timestamps use up time (see [oracle.Allocator.Next64]). So a reservation also
 // reaches as far ahead of oracle time, but not beyond a bound.

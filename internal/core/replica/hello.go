@@ -6,7 +6,7 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// Hello is what a node says of itself when it connects to a peer. The hello of
+// Hello is what a node says about itself when it connects to a peer. The hello of
 // internal/core/wire has the same fields.
 type Hello struct {
 	ClusterID   uint64 // 0 while unknown
@@ -40,10 +40,10 @@ type Hello struct {
 	Layout string
 }
 
-// node returns the ID of the node, for people.
+// node returns the ID of the node, for display.
 func (h Hello) node() uint64 { return oracle.NodeOf(h.NodeID) }
 
-// Hello returns what this node says of itself at present.
+// Hello returns what this node says about itself at present.
 func (r *Replica) Hello() Hello { return r.hello() }
 
 func (f *facts) hello() Hello {

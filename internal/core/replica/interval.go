@@ -106,7 +106,7 @@ func (n *intervals) stateAnswered(m *raftpb.Message) {
 	m.Context = binary.LittleEndian.AppendUint64(nil, uint64(since))
 }
 
-// noteUnheard takes in what a vote says. One of a version or a node without intervals says nothing.
+// noteUnheard records what a vote says. One of a version or a node without intervals says nothing.
 func (n *intervals) noteUnheard(m *raftpb.Message) {
 	if m.GetReject() || m.GetTerm() != n.term || n.role != raft.StateCandidate || mutant.On(mutant.ReportOwnOnly) {
 		return
@@ -166,7 +166,7 @@ func (f *facts) blamedByMost() bool {
 	return blaming >= 2 && blaming > others/2
 }
 
-// exchangeClocks answers what peers ask, and takes in what they answer.
+// exchangeClocks answers what peers ask, and handles what they answer.
 func (r *Replica) exchangeClocks(in *Input) {
 	if r.cfg.Interval == 0 {
 		return

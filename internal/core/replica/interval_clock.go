@@ -12,7 +12,7 @@ import (
 
 // The clock of a leader's term, and how long it waits before it starts one; see interval.go.
 
-// behindMax is how far behind the clock that the leader goes by a cluster clock may fall. A leader whose
+// behindMax is how far behind the leader's clamped clock a cluster clock may fall. A leader whose
 // clock is further behind transfers its leadership.
 const behindMax = 10 * time.Second
 
@@ -24,7 +24,7 @@ const farOffTicks = 5 * electionTicks
 // its leadership. Together they are less than [ClientFloorAheadMax], which a restored cluster relies on.
 const aheadSlack = 3 * time.Second
 
-// aheadMax is how far ahead of the clock that the leader goes by a cluster clock may start. Each
+// aheadMax is how far ahead of the leader's clamped clock a cluster clock may start. Each
 // change of leader puts it ahead by what was reserved. Beyond this the leader runs no cluster clock,
 // and oracle time holds, until its clock has caught up.
 const aheadMax = ClientFloorAheadMax / 2
@@ -109,7 +109,7 @@ func (r *Replica) startClock() {
 	}
 }
 
-// isFarOff reports whether the cluster clock is so far from the clock that this leader goes by that slewing
+// isFarOff reports whether the cluster clock is so far from this leader's clamped clock that slewing
 // would take hours: the clocks of a quorum were set. The clock of the next term starts there, or, if the
 // present one is ahead, when that time has come.
 func (l *leading) isFarOff() bool {
@@ -189,7 +189,7 @@ func (l *leading) roundClock() uint64 {
 	return now
 }
 
-// slewClock has the cluster clock approach the clock that this leader goes by, within a second if
+// slewClock makes the cluster clock approach the clamped clock of this leader, within a second if
 // the bound on its rate permits.
 func (l *leading) slewClock() {
 	c := &l.clock
@@ -214,7 +214,7 @@ func (l *leading) tellsLimits() bool {
 	return l.state.Interval == uint64(l.cfg.Interval) || mutant.On(mutant.TellUnsaid) || mutant.On(mutant.ReleaseAndTell) && l.clock.releasing
 }
 
-// extendLimit takes in that a round is confirmed that began when the clock showed started, 0 if none
+// extendLimit records that a round is confirmed that began when the clock showed started, 0 if none
 // ran. Not while the log may come to say that no limit runs: even if this leader has given up the
 // transfer, its successor may find that word, and not wait.
 func (l *leading) extendLimit(started uint64) {

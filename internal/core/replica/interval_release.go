@@ -90,7 +90,7 @@ func (r *Replica) handOver() {
 	r.transferNow(c.transferTo)
 }
 
-// intervalApplied takes in what the log says of limits, proposed in term.
+// intervalApplied handles what the log says of limits, proposed in term.
 func (r *Replica) intervalApplied(term uint64) {
 	r.effects.Changed = true
 	if r.role != raft.StateLeader || term != r.term {

@@ -82,7 +82,7 @@ func (s *sentRounds) sentAt(round uint64) (at time.Duration, ok bool) {
 	return e.at, round != 0 && e.round == round
 }
 
-// promisedBy takes in the promise in a voter's answer.
+// promisedBy records the promise in a voter's answer.
 func (e *lease) promisedBy(p *peerView, m *raftpb.Message) {
 	sent, ok := e.sent.sentAt(roundOf(m))
 	length := e.length(e.mutatePromise(promisedIn(m)))

@@ -23,7 +23,7 @@ type mutation struct {
 	led      bool          // this process has led
 }
 
-// mutateStep is called before a step takes in its clocks.
+// mutateStep is called before a step reads its clocks.
 func (r *Replica) mutateStep() {
 	if mutant.On(mutant.LeaseOnOldClock) {
 		r.mutation.mono = r.mono

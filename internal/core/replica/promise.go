@@ -135,7 +135,7 @@ func (s *succession) holdVote(m *raftpb.Message) bool {
 	return true
 }
 
-// replayVotes takes in the requests that were held, once nothing keeps this node from voting.
+// replayVotes handles the requests that were held, once nothing keeps this node from voting.
 func (r *Replica) replayVotes() {
 	if len(r.succession.promised.held) == 0 || r.lead != raft.None || !r.succession.mayVote() {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// receive takes in one message from a peer.
+// receive handles one message from a peer.
 func (r *Replica) receive(m *raftpb.Message) {
 	r.clearRefusal(m.GetFrom())
 	r.succession.heardFrom(m.GetFrom())

@@ -34,7 +34,7 @@ const reserveIntervals = 4
 
 // Config sets up a [Replica].
 type Config struct {
-	// Self is what this node says of itself to its peers. NodeID, Incarnation and Session
+	// Self is what this node says about itself to its peers. NodeID, Incarnation and Session
 	// must not be 0. [New] sets TickNanos, Level and Founders.
 	Self Hello
 	// Founders are the initial members of the cluster, this node among them, with their
@@ -71,7 +71,7 @@ type Config struct {
 	RequestTicks int
 	// SnapshotEvery is the number of applied entries between two snapshots; at least 2.
 	SnapshotEvery uint64
-	// ClockJumpMax bounds how far the time that this node goes by may be from the quorum's
+	// ClockJumpMax bounds how far the clamped clock of this node may be from the quorum's
 	// clock (I11). 0 removes the bound.
 	ClockJumpMax time.Duration
 	// Interval is the length of the limits of the cluster clock (I14): 0, or interval.LimitMin to

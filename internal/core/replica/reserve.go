@@ -116,7 +116,7 @@ func (r *Replica) missedReservation() {
 	}
 }
 
-// reservationApplied takes in a reservation proposed in term; floor is the ceiling before it.
+// reservationApplied handles a reservation proposed in term; floor is the ceiling before it.
 // Only one of this leader's own term opens the allocator (I2).
 func (r *Replica) reservationApplied(term, floor uint64) {
 	if r.role != raft.StateLeader || term != r.term && !mutant.On(mutant.OpenOnOlderTerm) {

@@ -16,7 +16,7 @@ type Status struct {
 	ClusterID uint64
 	// Level is the feature level of the cluster.
 	Level uint64
-	// Forming says for people what a founder waits for; "" once the cluster is formed.
+	// Forming says, for display, what a founder waits for; "" once the cluster is formed.
 	Forming string
 	Term    uint64
 	Role    raft.StateType

@@ -195,7 +195,7 @@ func (r *Replica) Step(in *Input) *Effects {
 	return &r.effects
 }
 
-// readClocks takes in the time and the peers' clocks.
+// readClocks reads the time and the peers' clocks.
 func (r *Replica) readClocks(in *Input) {
 	r.now, r.mono, r.steady = in.Now, in.Mono, in.Steady
 	if !r.interval.known {
@@ -213,7 +213,7 @@ func (r *Replica) readClocks(in *Input) {
 	}
 }
 
-// advance takes in what storage, peers and the timer brought.
+// advance handles what storage, peers and the timer brought.
 func (r *Replica) advance(in *Input) {
 	if in.Persisted != nil {
 		r.writePersisted(in.Persisted)

@@ -69,8 +69,8 @@ type succession struct {
 	delays            [2]uint64
 	// learnsAt is the tick from which on delays count.
 	learnsAt uint64
-	// standAt is the tick at which this node asks for votes, 0 for not before Raft does.
-	standAt uint64
+	// campaignAt is the tick at which this node asks for votes, 0 for not before Raft does.
+	campaignAt uint64
 	// tries is how often it has asked since it last had a leader.
 	tries int
 	// granters and rejecters are the peers that have granted and refused this candidate their vote
@@ -117,7 +117,7 @@ func (r *Replica) checkLeader() {
 	}
 }
 
-// connectionRefused takes in that the address of a peer refuses connections.
+// connectionRefused handles that the address of a peer refuses connections.
 func (r *Replica) connectionRefused(id uint64) {
 	if r.isFollowing() && r.lead == id {
 		if mutant.On(mutant.PromiseWaivedOnRefusal) {
@@ -137,7 +137,7 @@ func (r *Replica) forgetLeader() {
 	_ = r.raw.ForgetLeader() // an error means that there is none
 	r.observe()
 	// Two voters have promised until the same time, so the ranks count from there.
-	s.standAt = max(r.ticks, r.succession.promised.until) + rankTicks*r.succession.rank()
+	s.campaignAt = max(r.ticks, r.succession.promised.until) + rankTicks*r.succession.rank()
 	r.replayVotes()
 }
 
@@ -171,11 +171,11 @@ func (s *succession) heardFrom(id uint64) {
 // asked for until Raft's election timeout, unless they cannot elect it.
 func (r *Replica) campaign() {
 	s := &r.succession
-	if s.standAt == 0 || r.ticks < s.standAt || r.lead != raft.None || !r.succession.mayVote() || r.role == raft.StateCandidate && !r.succession.isRejected() {
+	if s.campaignAt == 0 || r.ticks < s.campaignAt || r.lead != raft.None || !r.succession.mayVote() || r.role == raft.StateCandidate && !r.succession.isRejected() {
 		return
 	}
 	tries := min(s.tries, 3) // further apart each time: two that are far from each other would ask in step
-	s.standAt = r.ticks + min(uint64(retryTicks)<<tries, electionTicks) + rankTicks<<tries*r.succession.rank()
+	s.campaignAt = r.ticks + min(uint64(retryTicks)<<tries, electionTicks) + rankTicks<<tries*r.succession.rank()
 	s.tries++
 	if !r.isVoter(r.cfg.Self.NodeID) {
 		return // Raft would log a warning each time
@@ -184,7 +184,7 @@ func (r *Replica) campaign() {
 	r.observe()
 }
 
-// noteVote takes in the answer of a voter to this candidate. When it cannot win any more,
+// noteVote handles the answer of a voter to this candidate. When it cannot win any more,
 // because the votes were split, it campaigns again when its turn comes.
 func (s *succession) noteVote(m *raftpb.Message) {
 	list := &s.granters
@@ -200,7 +200,7 @@ func (s *succession) noteVote(m *raftpb.Message) {
 		if s.mayLose() {
 			wait += graceTicks // for the winner
 		}
-		s.standAt = max(s.ticks+wait, s.graceUntil)
+		s.campaignAt = max(s.ticks+wait, s.graceUntil)
 	}
 }
 
@@ -230,7 +230,7 @@ func (s *succession) isRejected() bool {
 	return len(s.rejecters) > 0 && possible < len(voters)/2+1
 }
 
-// leaderChanged takes in that another leader is known, or none.
+// leaderChanged records that another leader is known, or none.
 func (s *succession) leaderChanged() {
 	switch again := s.lost == (leadership{s.term, s.lead}); {
 	case again && s.lostAt >= s.learnsAt:
@@ -240,15 +240,15 @@ func (s *succession) leaderChanged() {
 		// TCP brings what it has kept in bursts, which says nothing of the leader.
 		s.learnsAt = s.ticks + electionTicks
 	}
-	s.standAt, s.heardAt, s.tries, s.graceUntil, s.outcomeTicks = 0, s.ticks, 0, 0, 0
+	s.campaignAt, s.heardAt, s.tries, s.graceUntil, s.outcomeTicks = 0, s.ticks, 0, 0, 0
 	for _, p := range s.peers { // order-free: each by itself
 		p.preVote.granted = 0
 	}
 	if s.lead == raft.None {
 		// Someone else has begun an election, or this node was deposed.
-		s.standAt = s.ticks + graceTicks + rankTicks*s.rank()
+		s.campaignAt = s.ticks + graceTicks + rankTicks*s.rank()
 		if s.hasResigned() {
-			s.standAt += graceTicks // the others have heard from it until now, and may have better links
+			s.campaignAt += graceTicks // the others have heard from it until now, and may have better links
 		}
 	}
 }
@@ -272,11 +272,11 @@ func (s *succession) askedForVote(m *raftpb.Message, at uint64) {
 	}
 }
 
-// answeredVote takes in this node's answer to a candidate.
+// answeredVote handles this node's answer to a candidate.
 func (s *succession) answeredVote(m *raftpb.Message) {
 	p := s.peers[m.GetTo()]
 	switch {
-	case s.standAt == 0:
+	case s.campaignAt == 0:
 	case !m.GetReject():
 		if s.isGone(m, p) {
 			return
@@ -285,14 +285,14 @@ func (s *succession) answeredVote(m *raftpb.Message) {
 		if m.GetType() == raftpb.MsgPreVoteResp {
 			grace -= graceTicks - preVoteGraceTicks
 		}
-		s.standAt = max(s.standAt, grace)
+		s.campaignAt = max(s.campaignAt, grace)
 		if s.role == raft.StateCandidate { // the other campaigns in a later term
 			s.graceUntil = grace
 		}
 	case m.GetType() == raftpb.MsgPreVoteResp && p != nil && p.preVote.isAhead && !s.hasResigned():
 		// Raft grants every request for a pre-vote in a later term but those of shorter logs.
 		wait := rankTicks * s.rankWithout(m.GetTo())
-		s.standAt = min(s.standAt, s.ticks+mutant.Pick(mutant.StandTogether, 0, wait))
+		s.campaignAt = min(s.campaignAt, s.ticks+mutant.Pick(mutant.CampaignTogether, 0, wait))
 	}
 }
 
@@ -300,7 +300,7 @@ func (s *succession) answeredVote(m *raftpb.Message) {
 // heard from no quorum. Its log is longer by what it could not commit. If it campaigned before the others because
 // of that, a node whose links come and go would lead again and again.
 func (s *succession) hasResigned() bool {
-	return s.elected.leader == s.cfg.Self.NodeID && !mutant.On(mutant.ResignedStands)
+	return s.elected.leader == s.cfg.Self.NodeID && !mutant.On(mutant.ResignedCampaigns)
 }
 
 // isGone reports whether the candidate p, nil for a node that is no member, that this node grants its
@@ -341,8 +341,8 @@ func (r *Replica) tickElection() {
 
 // postpone puts this node's turn off by a tick.
 func (s *succession) postpone() {
-	if s.standAt > 0 {
-		s.standAt++
+	if s.campaignAt > 0 {
+		s.campaignAt++
 	}
 }
 

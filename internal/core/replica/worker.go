@@ -155,7 +155,7 @@ func isOwnLease(m *raftpb.Message) bool {
 	return false
 }
 
-// leaseApplied takes in the outcome of a command about worker leases, proposed in term.
+// leaseApplied handles the outcome of a command about worker leases, proposed in term.
 func (r *Replica) leaseApplied(term uint64, c oracle.Command, o oracle.Outcome) {
 	switch {
 	case c.Kind == oracle.KindLease && c.Lease.Node == 0:

@@ -165,7 +165,7 @@ func TestWrite_AFollowerDropsAppendsThatItHasNoRoomFor(t *testing.T) {
 	}
 }
 
-// outgrowsItsBound reports whether a follower takes in more entries than it has room for
+// outgrowsItsBound reports whether a follower accepts more entries than it has room for
 // while its disk hangs (I7).
 func outgrowsItsBound(t *testing.T) bool {
 	c := newCluster(t, 3, nil)

@@ -112,13 +112,13 @@ func (r *Route) At() string {
 	return r.known[0].addr
 }
 
-// Reached takes in that the latest attempt has reached the member.
+// Reached records that the latest attempt has reached the member.
 func (r *Route) Reached() { r.good, r.again = r.latest, AgainMax }
 
-// Lasted takes in that a connection has lasted: the pauses begin with the shortest again.
+// Lasted records that a connection has lasted: the pauses begin with the shortest again.
 func (r *Route) Lasted() { r.pause = PauseMin }
 
-// Refused takes in that the latest attempt ended in a refusal, whoever refused.
+// Refused records that the latest attempt ended in a refusal, whoever refused.
 func (r *Route) Refused() { r.pause = PauseRefused }
 
 // Pause returns how long to wait before the next attempt: the present step, shortened by up to

@@ -37,7 +37,7 @@ func (s *Search) DialWait(addr string, u Use, now time.Duration) time.Duration {
 	return s.node(addr).dials[u].after - now
 }
 
-// Dialed takes in that a dial has succeeded. IDs come from any node: one that repeatedly connects
+// Dialed records that a dial has succeeded. IDs come from any node: one that repeatedly connects
 // and falls silent is tried less often, so the pauses get shorter one after the other.
 func (s *Search) Dialed(addr string, u Use) {
 	if d := &s.node(addr).dials[u]; u == IDs && d.failures > 0 {
@@ -53,7 +53,7 @@ func (s *Search) DialPauseMax(now time.Duration) time.Duration {
 	return PauseMax
 }
 
-// Failed takes in that an address cannot be reached, or that its connections are unusable. The
+// Failed records that an address cannot be reached, or that its connections are unusable. The
 // pause before the next dial is most, or longer if the node refuses the client. It reports whether
 // a search begins.
 func (s *Search) Failed(addr string, u Use, most, now time.Duration) (suspected bool) {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestSearch_FindsWhoLeads: whatever the nodes have said and done before, and for however long, a client
-// asks everybody it knows again, knows what it was given, and follows the first node that says of itself that it leads.
+// asks everybody it knows again, knows what it was given, and follows the first node that says about itself that it leads.
 func TestSearch_FindsWhoLeads(t *testing.T) { rapid.Check(t, findsWhoLeads) }
 
 func FuzzSearch(f *testing.F) { f.Fuzz(rapid.MakeFuzz(findsWhoLeads)) }

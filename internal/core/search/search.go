@@ -225,7 +225,7 @@ func (s *Search) Outcome(addr string) Outcome {
 	return Unreachable
 }
 
-// Reported takes in the outcome of any exchange with a node. One that refuses this client is asked
+// Reported handles the outcome of any exchange with a node. One that refuses this client is asked
 // less and less often.
 func (s *Search) Reported(addr string, o Outcome, now time.Duration) {
 	n := s.node(addr)
@@ -242,7 +242,7 @@ func (s *Search) Reported(addr string, o Outcome, now time.Duration) {
 	n.outcome = o
 }
 
-// Heard takes in what a node reports.
+// Heard handles what a node reports.
 func (s *Search) Heard(addr string, v View, now time.Duration) Verdict {
 	s.learn(addr, v)
 	switch {
@@ -255,7 +255,7 @@ func (s *Search) Heard(addr string, v View, now time.Duration) Verdict {
 	return Nothing
 }
 
-// learn takes in the members that a node has reported. Those of the leader that serves this client are all there are. Other
+// learn handles the members that a node has reported. Those of the leader that serves this client are all there are. Other
 // nodes may have been removed without knowing it, have joined just now, or have led once: what they report adds
 // to the list, and the next report of the leader ends that.
 func (s *Search) learn(addr string, v View) {
@@ -293,7 +293,7 @@ func (s *Search) follow(addr string, now time.Duration) {
 	s.leader, s.connecting = addr, true
 }
 
-// Moved takes in that the node at from redirects to another leader. It reports whether to follow:
+// Moved records that the node at from redirects to another leader. It reports whether to follow:
 // only the word of the present leader counts.
 func (s *Search) Moved(from, leader string, now time.Duration) bool {
 	if from != s.leader || leader == from || mutant.On(mutant.IgnoreMoved) {
@@ -308,7 +308,7 @@ func (s *Search) Moved(from, leader string, now time.Duration) bool {
 	return true
 }
 
-// Suspect takes in that a node has failed, refused, or been silent. It reports whether that is the
+// Suspect records that a node has failed, refused, or been silent. It reports whether that is the
 // leader, so that a search begins.
 func (s *Search) Suspect(addr string) bool {
 	if addr != s.leader || mutant.On(mutant.NeverSuspect) {
@@ -323,7 +323,7 @@ func (s *Search) Suspect(addr string) bool {
 // as it is silent or refuses.
 func (s *Search) Confirm() { s.suspected = false }
 
-// Connected takes in that there is a connection to the leader. It reports whether that is the
+// Connected records that there is a connection to the leader. It reports whether that is the
 // first to a new one.
 func (s *Search) Connected() (isNew bool) {
 	isNew = s.connecting
@@ -331,7 +331,7 @@ func (s *Search) Connected() (isNew bool) {
 	return isNew
 }
 
-// Recovered takes in that a node has answered a request, after a suspicion.
+// Recovered records that a node has answered a request, after a suspicion.
 func (s *Search) Recovered(addr string) {
 	if addr != s.leader {
 		return

@@ -112,7 +112,7 @@ func (w *world) lead() time.Duration {
 	return reserveIntervals*time.Duration(w.cfg.epochTicks)*w.cfg.tick + w.cfg.clockJumpMax
 }
 
-// aloneLimit is the latest time that a node which was always the sole voter may go by.
+// aloneLimit is the latest time that a node which was always the sole voter may use.
 func (n *node) aloneLimit(w *world) time.Duration {
 	began := time.Duration(n.began.ceiling)
 	if began == 0 || n.began.wall <= began+absenceMax {

@@ -170,7 +170,7 @@ func (w *world) finish(k *call, err *isotone.Error) {
 	w.runClient(c)
 }
 
-// take takes in the answer to a call.
+// take handles the answer to a call.
 func (w *world) take(k *call) {
 	w.stats.Answered += uint64(len(k.counts))
 	w.noteAnswered(k.form())

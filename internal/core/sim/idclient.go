@@ -163,7 +163,7 @@ func (w *world) changeSession(l *idClient) {
 	}
 }
 
-// grant takes in the lease that a client was told of.
+// grant handles the lease that a client was told of.
 func (w *world) grant(l *idClient, a replica.LeaseAnswer) {
 	if m := l.maker; m != nil && m.lease.Worker == a.Worker && m.lease.Start == a.Start {
 		if a.End > m.lease.End {

@@ -15,7 +15,7 @@ import (
 // The cluster clock (I14). Processes without a replica keep estimates of it, read bounds, make
 // timestamps and wait them out. Every read is held against the clock itself, against every other read,
 // and against the oracle's answers, and their timestamps are part of the history. They have a source of
-// randomness of their own, so that runs without them are the same as ever.
+// randomness of their own, so that runs without them are the same as before.
 
 // intervalRuns is one in how many runs has a cluster clock.
 const intervalRuns = 4

@@ -15,7 +15,7 @@ import (
 
 // The journals of the nodes: those of production, on files of sectors. What the files hold is compared
 // with what was acknowledged. How a crash tears writes, and which bits rot, has a source of randomness
-// of its own, so that runs in which that does no harm are the same as ever.
+// of its own, so that runs in which that does no harm are the same as before.
 
 // journals draws what happens to them.
 type journals struct {

@@ -10,7 +10,7 @@ import (
 )
 
 // Operators revoke worker leases (I9). They have a source of randomness of their own, so that
-// runs without them are the same as ever.
+// runs without them are the same as before.
 
 // revokerRuns is one in how many runs has operators who revoke.
 const revokerRuns = 4
@@ -73,7 +73,7 @@ func (w *world) sendRevocation(n *node, v oracle.Revocation) {
 	w.wake(n)
 }
 
-// revoked takes in the answer to a revocation.
+// revoked handles the answer to a revocation.
 func (w *world) revoked(v oracle.Revocation, a replica.LeaseAnswer) {
 	if a.Err != nil {
 		w.countRefusal(a.Err)

@@ -260,7 +260,7 @@ func (w *world) view(n *node) (v search.View) {
 	return v
 }
 
-// heard takes in what a node says. The connection to it may become the one for requests.
+// heard handles what a node says. The connection to it may become the one for requests.
 func (w *world) heard(s *searcher, v search.View, asked *line) {
 	switch s.search.Heard(asked.addr, v, w.now) {
 	case search.Confirmed:
@@ -296,7 +296,7 @@ func (w *world) dialLeader(s *searcher, addr string) {
 	})
 }
 
-// dialed takes in a new connection; nil is none.
+// dialed handles a new connection; nil is none.
 func (w *world) dialed(s *searcher, addr string, l *line) {
 	delete(s.dialing, addr)
 	if l == nil {
@@ -311,7 +311,7 @@ func (w *world) dialed(s *searcher, addr string, l *line) {
 	w.seek(s)
 }
 
-// lose takes in that the connection has ended. Its request is sent again.
+// lose records that the connection has ended. Its request is sent again.
 func (w *world) lose(s *searcher) {
 	l := s.line
 	if s.line = nil; l.answered {
@@ -340,7 +340,7 @@ func (w *world) submit(s *searcher, l *line) {
 	})
 }
 
-// served takes in the answer to a request that was sent on a connection.
+// served handles the answer to a request that was sent on a connection.
 func (w *world) served(k *call, err *isotone.Error) {
 	l, s := k.line, k.client.searcher
 	if s.line != l || l.call != k {

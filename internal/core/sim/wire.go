@@ -107,7 +107,7 @@ func (w *world) carryReading(from, to *node, nonce uint64, r interval.Reading) (
 	return answer
 }
 
-// ownHello returns what a node says of itself in a handshake.
+// ownHello returns what a node says about itself in a handshake.
 func ownHello(n *node) func() wire.Hello {
 	return func() wire.Hello { return wire.Hello(n.replica.Hello()) }
 }
