@@ -1,9 +1,88 @@
+// Package isotone defines the values that all parts of the Isotone timestamp
+// oracle share: the 16-byte [Timestamp], the [Range] of consecutive timestamps
+// that one request returns, the [ReadMode] of a request, the [ClusterID], and
+// the errors ([Error], [Code]) of every protocol.
+//
+// It imports nothing else of the module. Package client talks to a cluster.
+//
+// The service follows the timestamp oracle of Peng and Dabek, "Large-scale
+// Incremental Processing Using Distributed Transactions and Notifications"
+// (OSDI 2010, §2.3), run as a replicated service of its own.
 package isotone
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
+
+// ClusterID identifies a cluster. It is fixed when the cluster is formed, and never changes.
+// Timestamps of different clusters have no order between them, so an answer from one cluster
+// must never be taken for an answer from another (I10). The zero value identifies no cluster.
+type ClusterID uint64
+
+// clusterIDDigits is the number of digits of an ID in text.
+const clusterIDDigits = 16
+
+// String returns the ID as 16 lower-case hexadecimal digits, the form that every protocol uses.
+func (c ClusterID) String() string { return fmt.Sprintf("%016x", uint64(c)) }
+
+// ParseClusterID parses the form that String returns, in either case. Its error matches
+// [ErrInvalidArgument].
+func ParseClusterID(text string) (ClusterID, error) {
+	id, err := strconv.ParseUint(text, 16, 64)
+	if err != nil || len(text) != clusterIDDigits || id == 0 {
+		return 0, Errorf(CodeInvalidArgument, "cluster ID %.40q: want 16 hexadecimal digits, not all 0", text)
+	}
+	return ClusterID(id), nil
+}
+
+// ReadMode is what a leader must check before it answers.
+type ReadMode uint8
+
+const (
+	// ReadDefault leaves the choice to the node's READ_MODE setting.
+	ReadDefault ReadMode = iota
+	// ReadQuorum: a quorum confirmed the leadership in a round that began after
+	// the request arrived. It does not depend on clocks (I4).
+	ReadQuorum
+	// ReadLease: the leader holds a lease by its own clock. It saves a network
+	// round trip, and is as safe as the assumed bound on clock rates (I5).
+	ReadLease
+)
+
+// String returns "default", "quorum" or "lease".
+func (m ReadMode) String() string {
+	switch m {
+	case ReadQuorum:
+		return "quorum"
+	case ReadLease:
+		return "lease"
+	default:
+		return "default"
+	}
+}
+
+// ParseReadMode parses "quorum" or "lease". Anything else gives an error that
+// matches [ErrInvalidArgument].
+func ParseReadMode(s string) (ReadMode, error) {
+	switch s {
+	case "quorum":
+		return ReadQuorum, nil
+	case "lease":
+		return ReadLease, nil
+	}
+	return ReadDefault, Errorf(CodeInvalidArgument, "mode %q: want quorum or lease", s)
+}
+
+// Interval is what a process knows of the cluster clock at one instant: that it is neither before
+// Earliest nor after Latest. Both are unix nanoseconds, on the axis of [Timestamp.Time].
+type Interval struct {
+	Earliest, Latest uint64
+}
+
+// Width returns how uncertain the interval is.
+func (i Interval) Width() time.Duration { return time.Duration(i.Latest - i.Earliest) }
 
 // Code is the reason for a failure. Its spelling is the same in every protocol.
 type Code string
