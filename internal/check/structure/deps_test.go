@@ -95,7 +95,8 @@ internal/check/svg:
 internal/check/parallel:
 internal/check/pgserver:
 internal/check/ports:
-internal/check/demo:        . client internal/core/lincheck internal/check/child internal/check/ports internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
+internal/check/cluster:     internal/check/child internal/check/ports
+internal/check/demo:        . client internal/core/lincheck internal/check/cluster internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/chaos:       . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/ports internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/fakecluster: internal/survey
 internal/check/chromium:    ; golang.org/x/net
@@ -124,7 +125,7 @@ bench/client:               . client
 bench/thrift:               snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
 interop/goredis:            . ; github.com/redis/go-redis/v9
 examples/joke:              internal/check/svg internal/proxy internal/balance ; github.com/HdrHistogram/hdrhistogram-go
-examples/intervals:         . client internal/core/lincheck internal/check/ports internal/check/svg internal/core/wire
+examples/intervals:         . client internal/core/lincheck internal/check/cluster internal/check/svg internal/core/wire
 
 cmd/isotone:                * ; *
 `
