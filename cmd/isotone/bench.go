@@ -92,23 +92,36 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	result, err := bench.Run(ctx, *o)
 	progress.end()
 	if err != nil && (result == nil || result.Verdict.Checked == 0) {
-		if ctx.Err() != nil {
-			return usagef("interrupted before there was an answer")
-		}
-		if errors.As(err, new(bench.TargetError)) || errors.As(err, new(bench.Faults)) {
-			return usageError(err.Error())
-		}
-		return err
+		return notMeasured(ctx, err)
 	}
 	result.Isotone = version
+	return c.report(con, files, result, result.Verdict.Judgement, "this oracle broke its promise", err)
+}
+
+// notMeasured says why there is no result.
+func notMeasured(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return usagef("interrupted before there was an answer")
+	case errors.As(err, new(bench.TargetError)) || errors.As(err, new(bench.Faults)):
+		return usageError(err.Error())
+	}
+	return err
+}
+
+// summarized is a result of any kind.
+type summarized interface{ WriteSummary(io.Writer) error }
+
+// report writes a result. Its error is err, and says what a violation means.
+func (c *benchCmd) report(con console, files *benchFiles, result summarized, v bench.Judgement, meaning string, err error) error {
 	summary := con.out
 	if c.JSON == "-" {
 		summary = con.err
 	}
-	err = errors.Join(err, result.WriteSummary(summary), files.write(con.out, result))
-	if err == nil && !result.Verdict.OK {
-		err = fmt.Errorf("%d violations: this oracle broke its promise; the operations are in %s; the first: %s",
-			result.Verdict.Violations, result.Verdict.File, result.Verdict.First)
+	page, _ := result.(*bench.Result) // without one, --html is refused
+	err = errors.Join(err, result.WriteSummary(summary), files.write(con.out, result, page))
+	if err == nil && !v.OK {
+		err = fmt.Errorf("%d violations: %s; the records are in %s; the first: %s", v.Violations, meaning, v.File, v.First)
 	}
 	return err
 }
@@ -199,17 +212,14 @@ func (c *benchCmd) create() (f *benchFiles, err error) {
 	return f, nil
 }
 
-// write writes the requested reports.
-func (f *benchFiles) write(out io.Writer, results ...*bench.Result) error {
-	return errors.Join(f.writeJSON(out, results[0].WriteJSON), f.html.write(func(w io.Writer) error { return bench.WriteHTML(w, results...) }))
-}
-
-// writeJSON writes the JSON, if it is requested.
-func (f *benchFiles) writeJSON(out io.Writer, write func(io.Writer) error) error {
+// write writes the requested reports: the JSON of a result, and the page of one or two of the usual kind.
+func (f *benchFiles) write(out io.Writer, result any, pages ...*bench.Result) error {
+	write := func(w io.Writer) error { return bench.WriteJSON(w, result) }
+	page := func(w io.Writer) error { return bench.WriteHTML(w, pages...) }
 	if f.stdout {
-		return write(out)
+		return errors.Join(write(out), f.html.write(page))
 	}
-	return f.json.write(write)
+	return errors.Join(f.json.write(write), f.html.write(page))
 }
 
 // discard closes the files that were not written, and removes those that are new.
@@ -235,5 +245,5 @@ func (c *benchCmd) compare(con console) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(bench.WriteComparison(con.out, a, b), files.write(con.out, a, b))
+	return errors.Join(bench.WriteComparison(con.out, a, b), files.write(con.out, nil, a, b))
 }

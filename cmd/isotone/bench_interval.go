@@ -48,24 +48,11 @@ func (c *benchCmd) runInterval(ctx context.Context, con console, base *bench.Opt
 	o.Show = progress.show
 	result, err := clockbench.Run(ctx, *o)
 	progress.end()
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return usagef("interrupted before there was an answer")
-	case errors.As(err, new(bench.TargetError)) || errors.As(err, new(bench.Faults)):
-		return usageError(err.Error())
-	case result == nil:
-		return err
+	if result == nil || errors.As(err, new(bench.TargetError)) {
+		return notMeasured(ctx, err)
 	}
 	result.Isotone = version
-	summary := con.out
-	if c.JSON == "-" {
-		summary = con.err
-	}
-	err = errors.Join(err, result.WriteSummary(summary), files.writeJSON(con.out, result.WriteJSON))
-	if v := result.Verdict; err == nil && !v.OK {
-		err = fmt.Errorf("%d violations: this cluster broke its promise, or a steady clock has a wrong rate; the records are in %s; the first: %s", v.Violations, v.File, v.First)
-	}
-	return err
+	return c.report(con, files, result, result.Verdict.Judgement, "this cluster broke its promise, or a steady clock has a wrong rate", err)
 }
 
 // processCommand returns one of the processes. It has the same flags that concern nodes, none of which

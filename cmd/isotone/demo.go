@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -80,27 +77,9 @@ func (c *demoFailoverCmd) options() (demo.Options, error) {
 	if err != nil {
 		return o, err
 	}
-	o.Command, o.Environ, o.Version = []string{self}, demoEnviron(os.Environ()), version
+	o.Command, o.Version = []string{self}, version
 	o.Kills, o.Every, o.How, o.Clients, o.Duration = c.Kills, c.Every, demo.How(c.How), c.Clients, c.Duration
 	return o, nil
-}
-
-// demoVariables are the variables that nodes inherit: what any process needs. Settings of other nodes,
-// which the environment may have as well, would break the demo's.
-var demoVariables = strings.Fields("PATH HOME TMPDIR TEMP TMP SYSTEMROOT USERPROFILE GOCOVERDIR GODEBUG GOMAXPROCS GOTRACEBACK")
-
-// demoEnviron returns the variables among environ that nodes inherit.
-func demoEnviron(environ []string) (kept []string) {
-	for _, variable := range environ {
-		name, _, _ := strings.Cut(variable, "=")
-		if runtime.GOOS == "windows" {
-			name = strings.ToUpper(name) // case has no meaning there
-		}
-		if slices.Contains(demoVariables, name) {
-			kept = append(kept, variable)
-		}
-	}
-	return kept
 }
 
 // replay shows a result that was stored.

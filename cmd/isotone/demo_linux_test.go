@@ -12,11 +12,12 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/check/cluster"
 	"github.com/isotone/isotone/internal/check/demo"
 )
 
 // The nodes of a demo are this test binary, too.
-func init() { demoVariables = append(demoVariables, asCommand) }
+func init() { cluster.Variables = append(cluster.Variables, asCommand) }
 
 // TestDemoFailover_KillsLeadersAndChecksAnswers runs real processes: for each way in which a leader
 // ends, two leaders.

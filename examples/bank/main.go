@@ -60,8 +60,8 @@ func demonstrate(ctx context.Context, s settings, out, progress io.Writer) (err 
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
 	b := &bank{settings: s, oracle: o, stores: stores, out: out}
-	if s.kill && o.cluster != nil {
-		b.killLeader = o.cluster.killLeader
+	if s.kill && o.nodes != nil {
+		b.killLeader = o.killLeader
 	}
 	return b.run(ctx)
 }

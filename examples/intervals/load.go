@@ -11,6 +11,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/cluster"
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
@@ -57,14 +58,14 @@ func (s *site) close() {
 
 // openSite connects a region: to its own node directly, to the others and to the replica that is
 // written to by delayed links.
-func openSite(ctx context.Context, s settings, wires *network, c *cluster, region int) (_ *site, err error) {
+func openSite(ctx context.Context, s settings, wires *network, c *cluster.Cluster, region int) (_ *site, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	to := map[string]string{}
-	for other, n := range c.nodes {
-		to[n.addr] = n.addr
+	for other, n := range c.Nodes {
+		to[n.Addr] = n.Addr
 		if other != region {
-			if to[n.addr], err = wires.link(n.addr, s.delays[region][other]); err != nil {
+			if to[n.Addr], err = wires.link(n.Addr, s.delays[region][other]); err != nil {
 				return nil, err
 			}
 		}
@@ -79,7 +80,7 @@ func openSite(ctx context.Context, s settings, wires *network, c *cluster, regio
 	}
 	var d net.Dialer
 	here.oracle, err = client.NewWith(ctx, client.Options{
-		Addrs: []string{c.nodes[region].addr},
+		Addrs: []string{c.Nodes[region].Addr},
 		// A connection for each worker: none waits for the round trip of another.
 		Conns: s.workers,
 		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -102,7 +103,7 @@ func openSite(ctx context.Context, s settings, wires *network, c *cluster, regio
 
 // load runs the workers of all regions, and returns what they have measured. Its error is the first
 // one, or a violation of the order of timestamps.
-func load(ctx context.Context, s settings, wires *network, c *cluster) (results, error) {
+func load(ctx context.Context, s settings, wires *network, c *cluster.Cluster) (results, error) {
 	var sites [regions]*site
 	for region := range sites {
 		here, err := openSite(ctx, s, wires, c, region)

@@ -16,6 +16,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/isotone/isotone/internal/check/cluster"
 )
 
 // Exit codes of a failure while running, and of an invalid command line.
@@ -57,7 +59,7 @@ func demonstrate(ctx context.Context, s settings, out, progress io.Writer) (err 
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if s.binary == "" {
 		fmt.Fprintln(progress, "building isotone")
-		if s.binary, err = build(ctx, dir); err != nil {
+		if s.binary, err = cluster.Build(ctx, dir); err != nil {
 			return err
 		}
 	}
@@ -76,22 +78,22 @@ func demonstrate(ctx context.Context, s settings, out, progress io.Writer) (err 
 
 // measure starts the cluster, runs the load and stops the cluster. dir has the data and the logs of
 // the nodes.
-func measure(ctx context.Context, s settings, dir string, progress io.Writer) (results, error) {
+func measure(ctx context.Context, s settings, dir string, progress io.Writer) (r results, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	wires := newNetwork(ctx)
 	defer wires.close()
 	fmt.Fprintln(progress, "starting three nodes")
-	c, err := startCluster(ctx, s, wires, dir, cancel)
+	c, stop, err := startCluster(ctx, s, wires, dir, cancel)
 	if err != nil {
-		return results{}, causeOr(ctx, err)
+		return r, causeOr(ctx, err)
 	}
-	defer c.stop()
-	if err := c.lead(ctx); err != nil {
-		return results{}, causeOr(ctx, err)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err := lead(ctx, c, s.binary); err != nil {
+		return r, causeOr(ctx, err)
 	}
 	fmt.Fprintf(progress, "node 1 leads; measuring for %v\n", s.duration)
-	r, err := load(ctx, s, wires, c)
+	r, err = load(ctx, s, wires, c)
 	return r, causeOr(ctx, err)
 }
 

@@ -15,17 +15,21 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/isotone/isotone/internal/check/cluster"
 	"github.com/isotone/isotone/internal/core/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The thread that starts all processes lives as long as this one.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/isotone/isotone/internal/check/child.callAll"))
+}
 
 // TestIntervals_DistanceCostsTheOracleAndNotTheClock runs it all with short delays. What a transaction
 // takes at least is certain: delays only add to it. That some are faster is asked of one of each kind,
 // not of all, so a busy machine does not matter.
 func TestIntervals_DistanceCostsTheOracleAndNotTheClock(t *testing.T) {
 	dir := t.TempDir()
-	binary, err := build(t.Context(), dir)
+	binary, err := cluster.Build(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

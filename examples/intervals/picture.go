@@ -2,11 +2,12 @@ package main
 
 import (
 	"fmt"
-	"html"
 	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/svg"
 )
 
 // Sizes in pixels.
@@ -24,60 +25,34 @@ const (
 // marksMax bounds the marks of the axis.
 const marksMax = 8
 
-// pictureStyle supports light and dark backgrounds.
-const pictureStyle = `<style>
-text { font: 13px system-ui, sans-serif; fill: #1f2328 }
-.small { font-size: 11px; fill: #59636e }
-.head { font-size: 15px; font-weight: 600 }
-.page { fill: #ffffff }
-.grid { stroke: #d1d9e0 }
-.oracle { fill: #bc4c00 }
-.interval { fill: #0969da }
-.median { stroke: #1f2328; stroke-width: 2 }
-.write { stroke: #1a7f37; stroke-width: 2; stroke-dasharray: 3 2 }
-@media (prefers-color-scheme: dark) {
-text { fill: #f0f6fc } .small { fill: #9198a1 } .page { fill: #0d1117 } .grid { stroke: #3d444d }
-.oracle { fill: #f0883e } .interval { fill: #58a6ff } .median { stroke: #f0f6fc } .write { stroke: #3fb950 }
-}
-</style>
-`
+// colours are those of the kinds.
+var colours = [kinds]string{fromOracle: "orange", fromClock: "blue"}
 
 // picture returns the latencies as SVG: for each region the distribution of both kinds.
 func picture(s settings, r results) string {
-	bottom := plotTop + regions*regionStep - 14
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="img" aria-label="%s">`+"\n",
-		pictureWidth, bottom+46, html.EscapeString(caption(r)))
-	b.WriteString(pictureStyle)
-	fmt.Fprintf(&b, `<rect class="page" width="%d" height="%d" rx="6"/>`+"\n", pictureWidth, bottom+46)
-	label(&b, margin, 30, "head", "start", "How long a transaction takes: a timestamp, and a write to the nearest other region")
-	label(&b, margin, 50, "small", "start", fmt.Sprintf("one way A–B %s, A–C %s, B–C %s; %d workers of each kind in each region; INTERVAL_MS %s, RTT_MS %s",
-		figure(s.delays[0][1]), figure(s.delays[0][2]), figure(s.delays[1][2]), s.workers, milliseconds(s.interval), milliseconds(s.tick)))
-	label(&b, margin, 68, "small", "start", "the higher, the more transactions; a bar at the median, a dashed bar at the median of the write alone")
-	axis := axisOf(r)
-	for mark := time.Duration(0); mark <= axis.end; mark += axis.step {
-		x := axis.at(mark)
-		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%[1]f" y1="%d" y2="%d"/>`+"\n", x, plotTop-8, bottom)
-		label(&b, x, bottom+16, "small", "middle", fmt.Sprint(mark.Milliseconds()))
-	}
-	label(&b, plotRight, bottom+34, "small", "end", "milliseconds")
+	const bottom = plotTop + regions*regionStep - 14
+	var p svg.Picture
+	p.Title("How long a transaction takes: a timestamp, and a write to the nearest other region",
+		fmt.Sprintf("one way A–B %s, A–C %s, B–C %s; %d workers of each kind in each region; INTERVAL_MS %s, RTT_MS %s",
+			figure(s.delays[0][1]), figure(s.delays[0][2]), figure(s.delays[1][2]), s.workers, milliseconds(s.interval), milliseconds(s.tick)),
+		"the higher, the more transactions; a bar at the median, a dashed bar at the median of the write alone")
+	axis, marks := axisOf(r)
+	p.Marks(axis, plotTop-8, bottom, "milliseconds", marks...)
 	for i, f := range r.regions {
-		top := plotTop + i*regionStep
-		name := fmt.Sprintf("Region %s", regionNames[i])
+		top := float64(plotTop + i*regionStep)
 		where := "the leader is here"
 		if i != 0 {
 			where = figure(f.leader) + " to the leader"
 		}
-		label(&b, margin, top+30, "", "start", name)
-		label(&b, margin, top+46, "small", "start", where)
+		p.Text("", "start", margin, top+30, fmt.Sprintf("Region %s", regionNames[i]))
+		p.Text("small", "start", margin, top+46, where)
 		for k := range kinds {
-			drawTimes(&b, axis, k, f.latencies[k], top+int(k)*(rowHeight+4))
+			drawTimes(&p, axis, k, f.latencies[k], top+float64(k)*(rowHeight+4))
 		}
-		x := axis.at(f.write)
-		fmt.Fprintf(&b, `<line class="write" x1="%.1f" x2="%[1]f" y1="%d" y2="%d"/>`+"\n", x, top, top+2*rowHeight+4)
+		x := axis.At(inMS(f.write))
+		p.Line("green wide dashed", x, top, x, top+2*rowHeight+4)
 	}
-	b.WriteString("</svg>\n")
-	return b.String()
+	return p.SVG(pictureWidth, bottom+46, caption(r), "")
 }
 
 // caption returns the medians as text.
@@ -90,52 +65,47 @@ func caption(r results) string {
 	return "Median latencies. " + strings.Join(parts, "; ")
 }
 
-func label(b *strings.Builder, x float64, y int, class, anchor, text string) {
-	fmt.Fprintf(b, `<text x="%.1f" y="%d" class="%s" text-anchor="%s">%s</text>`+"\n", x, y, class, anchor, html.EscapeString(text))
-}
+// inMS returns a time as a value of the axis.
+func inMS(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // drawTimes draws the distribution of one kind below the height top.
-func drawTimes(b *strings.Builder, a axis, k kind, sorted []time.Duration, top int) {
+func drawTimes(p *svg.Picture, a svg.Axis, k kind, sorted []time.Duration, top float64) {
 	counts := make([]int, int(plotRight-plotLeft)/binWidth+1)
 	for _, took := range sorted {
-		counts[int((a.at(took)-plotLeft)/binWidth)]++
+		counts[int((a.At(inMS(took))-plotLeft)/binWidth)]++
 	}
-	most, base := float64(slices.Max(counts)), float64(top+rowHeight)
-	fmt.Fprintf(b, `<path class="%v" d="M%d %.0f`, k, plotLeft, base)
+	most, base := float64(slices.Max(counts)), top+rowHeight
+	fmt.Fprintf(p, `<path class="%s" d="M%d %.0f`, colours[k], plotLeft, base)
 	for i, n := range counts {
 		if n > 0 || i > 0 && counts[i-1] > 0 {
-			fmt.Fprintf(b, "H%dV%.1f", plotLeft+i*binWidth, base-math.Sqrt(float64(n)/most)*(rowHeight-6))
+			fmt.Fprintf(p, "H%dV%.1f", plotLeft+i*binWidth, base-math.Sqrt(float64(n)/most)*(rowHeight-6))
 		}
 	}
-	fmt.Fprintf(b, `H%dV%.0fZ"/>`+"\n", plotRight+binWidth, base)
+	fmt.Fprintf(p, `H%dV%.0fZ"/>`+"\n", plotRight+binWidth, base)
 	median := quantile(sorted, 0.5)
-	fmt.Fprintf(b, `<line class="median" x1="%.1f" x2="%[1]f" y1="%d" y2="%.0f"/>`+"\n", a.at(median), top, base)
-	label(b, plotRight+14, top+15, "", "start", fmt.Sprintf("%v %s", k, figure(median)))
-	label(b, plotRight+14, top+30, "small", "start", "p99 "+figure(quantile(sorted, 0.99)))
+	p.Line("ink wide", a.At(inMS(median)), top, a.At(inMS(median)), base)
+	p.Text("", "start", plotRight+14, top+15, fmt.Sprintf("%v %s", k, figure(median)))
+	p.Text("small", "start", plotRight+14, top+30, "p99 "+figure(quantile(sorted, 0.99)))
 }
 
-// axis is a linear axis of times from 0.
-type axis struct{ end, step time.Duration }
-
-// axisOf returns an axis that has nearly all times of r. Longer ones are drawn at its end.
-func axisOf(r results) axis {
-	var most time.Duration
+// axisOf returns an axis in milliseconds that has nearly all times of r, and its marks. Longer ones are
+// drawn at its end.
+func axisOf(r results) (a svg.Axis, marks []float64) {
+	var most float64
 	for _, f := range r.regions {
 		for _, list := range f.latencies {
-			most = max(most, quantile(list, 0.99))
+			most = max(most, 1.1*inMS(quantile(list, 0.99)))
 		}
 	}
-	most += most / 10
-	for step := time.Millisecond; ; step *= 10 {
-		for _, factor := range []time.Duration{1, 2, 5} {
-			if s := step * factor; most <= marksMax*s {
-				return axis{(most + s - 1) / s * s, s}
+	for unit := 1.0; ; unit *= 10 {
+		for _, factor := range []float64{1, 2, 5} {
+			if step := unit * factor; most <= marksMax*step {
+				n := math.Ceil(most / step)
+				for i := range int(n) + 1 {
+					marks = append(marks, float64(i)*step)
+				}
+				return svg.Axis{Left: plotLeft, Right: plotRight, To: n * step}, marks
 			}
 		}
 	}
-}
-
-// at returns where a time lies, at the end of the axis at most.
-func (a axis) at(d time.Duration) float64 {
-	return plotLeft + min(float64(d)/float64(a.end), 1)*(plotRight-plotLeft)
 }

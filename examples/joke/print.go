@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/isotone/isotone/internal/check/svg"
 )
 
 // table returns the results as an aligned Markdown table.
@@ -90,12 +92,9 @@ func scaleOf(results []result) scale {
 	return s
 }
 
-// at returns the position of a rate on the axis, from 0 to 1.
-func (s scale) at(rate float64) float64 {
-	if rate <= 0 {
-		return 0
-	}
-	return min(max((math.Log10(rate)-float64(s.low))/float64(s.high-s.low), 0), 1)
+// axis returns the scale between two places, at which 0 is at the left end.
+func (s scale) axis(left, right float64) svg.Axis {
+	return svg.Axis{Left: left, Right: right, From: math.Pow10(s.low), To: math.Pow10(s.high), Log: true}
 }
 
 // marks returns the rates at whole decades.
@@ -113,26 +112,27 @@ const plotWidth = 60
 func plot(results []result) string {
 	eighths := []rune(" ▏▎▍▌▋▊▉")
 	s := scaleOf(results)
+	axis := s.axis(0, plotWidth)
 	names := 0
 	for _, r := range results {
 		names = max(names, len(r.Name))
 	}
 	var b strings.Builder
 	for _, r := range results {
-		n := int(math.Round(s.at(r.Rate) * plotWidth * 8))
+		n := int(math.Round(axis.At(r.Rate) * 8))
 		bar := strings.Repeat("█", n/8)
 		if n%8 > 0 {
 			bar += string(eighths[n%8])
 		}
 		fmt.Fprintf(&b, "%*s │%s %s\n", names, r.Name, bar, figure(r.Rate))
 	}
-	axis, labels := []rune(strings.Repeat("─", plotWidth+1)), strings.Repeat(" ", names+2)
+	line, labels := []rune(strings.Repeat("─", plotWidth+1)), strings.Repeat(" ", names+2)
 	for _, mark := range s.marks() {
-		at := int(math.Round(s.at(mark) * plotWidth))
-		axis[at] = '┴'
+		at := int(math.Round(axis.At(mark)))
+		line[at] = '┴'
 		labels += strings.Repeat(" ", max(names+2+at-len(labels), 0)) + fmt.Sprint(mark)
 	}
-	axis[0] = '└'
-	fmt.Fprintf(&b, "%*s %s\n%s req/s, logarithmic\n", names, "", string(axis), labels)
+	line[0] = '└'
+	fmt.Fprintf(&b, "%*s %s\n%s req/s, logarithmic\n", names, "", string(line), labels)
 	return b.String()
 }

@@ -1,10 +1,9 @@
 package main
 
 import (
-	"fmt"
-	"html"
 	"math"
-	"strings"
+
+	"github.com/isotone/isotone/internal/check/svg"
 )
 
 // Measures of a picture in pixels. It is narrow, so that it can be read on a phone.
@@ -17,19 +16,6 @@ const (
 	groupGap  = 10
 	textRoom  = 92 // to the right of the longest bar, for its value
 )
-
-const style = `<style>
-text { font: 13px system-ui, sans-serif; fill: #1f2328 }
-.small { font-size: 11px; fill: #59636e }
-.head { font-size: 14px; font-weight: 600 }
-.page { fill: #ffffff }
-.a { fill: #8c959f }
-.b { fill: #0969da }
-.c { fill: #8250df }
-@media (prefers-color-scheme: dark) {
-text { fill: #f0f6fc } .small { fill: #9198a1 } .page { fill: #0d1117 } .a { fill: #6e7681 } .b { fill: #58a6ff } .c { fill: #bc8cff }
-}
-</style>`
 
 // draw returns the picture as SVG.
 func (p *plot) draw(root string) (string, error) {
@@ -45,53 +31,43 @@ func (p *plot) draw(root string) (string, error) {
 			}
 		}
 	}
-	var b strings.Builder
-	y := 24
-	fmt.Fprintf(&b, "<text class=\"head\" x=\"%d\" y=\"%d\">%s</text>\n", left, y, html.EscapeString(p.title))
+	var b svg.Picture
+	y := 24.0
+	b.Text("head", "start", left, y, p.title)
 	if p.log {
 		y += 17
-		fmt.Fprintf(&b, "<text class=\"small\" x=\"%d\" y=\"%d\">logarithmic: a bar twice as long is more than twice as much</text>\n", left, y)
+		b.Text("small", "start", left, y, "logarithmic: a bar twice as long is more than twice as much")
 	}
 	if len(p.series) > 1 {
 		y = p.legend(&b, y+20)
 	}
+	axis := svg.Axis{Left: left, Right: width - textRoom, To: largest, Log: p.log}
+	if p.log {
+		axis.From = smallest / 2
+	}
 	for _, g := range groups {
 		y += labelLine
-		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\">%s</text>\n", left, y, html.EscapeString(g.label))
+		b.Text("", "start", left, y, g.label)
 		y += 5
 		for i, v := range g.values {
 			if v == 0 {
 				continue
 			}
-			length := p.length(v, smallest, largest)
-			fmt.Fprintf(&b, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>\n", p.series[i].class, left, y, length, barHeight)
-			fmt.Fprintf(&b, "<text class=\"small\" x=\"%.1f\" y=\"%d\">%s</text>\n", left+length+5, y+barHeight-3, html.EscapeString(g.texts[i]))
+			b.Rect(p.series[i].class, left, y, axis.At(v)-left, barHeight, `rx="2"`)
+			b.Text("small", "start", axis.At(v)+5, y+barHeight-3, g.texts[i])
 			y += barHeight + barGap
 		}
 		y += groupGap - barGap
 	}
-	y += 8
-	head := fmt.Sprintf("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" aria-label=\"%s\">\n%s\n<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n",
-		width, y, width, y, html.EscapeString(p.title+". The values are those of the table in "+p.file), style, width, y)
-	return head + b.String() + "</svg>\n", nil
+	return b.SVG(width, y+8, p.title+". The values are those of the table in "+p.file, ""), nil
 }
 
 // legend writes the names of the series, and returns where it ends.
-func (p *plot) legend(b *strings.Builder, y int) int {
+func (p *plot) legend(b *svg.Picture, y float64) float64 {
 	for _, s := range p.series {
-		fmt.Fprintf(b, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"12\" height=\"12\" rx=\"2\"/>\n<text class=\"small\" x=\"%d\" y=\"%d\">%s</text>\n",
-			s.class, left, y-10, left+18, y, html.EscapeString(s.name))
+		b.Rect(s.class, left, y-10, 12, 12, `rx="2"`)
+		b.Text("small", "start", left+18, y, s.name)
 		y += 17
 	}
 	return y - 5
-}
-
-// length returns how long the bar of a value is. A logarithmic axis begins at half of the smallest value.
-func (p *plot) length(v, smallest, largest float64) float64 {
-	room := float64(width - left - textRoom)
-	if !p.log {
-		return room * v / largest
-	}
-	first := smallest / 2
-	return room * math.Log(v/first) / math.Log(largest/first)
 }

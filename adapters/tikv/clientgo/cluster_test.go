@@ -5,14 +5,12 @@ package clientgo_test
 import (
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/cluster"
 )
 
 // startNodes builds the command of this repository, and returns a client of three nodes.
@@ -21,12 +19,9 @@ func startNodes(t *testing.T) (*chaos.Cluster, *client.Client) {
 	if testing.Short() {
 		t.Skip("builds and starts nodes")
 	}
-	binary := filepath.Join(t.TempDir(), "isotone")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/isotone")
-	build.Dir = filepath.Join("..", "..", "..") // its dependencies are not those of this module
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	binary, err := cluster.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
 	}
 	nodes := chaos.StartCluster(t, chaos.Options{Binary: binary})
 	c, err := client.New(testContext(t), nodes.Addrs()...)

@@ -5,9 +5,6 @@ package cluster_test
 import (
 	"context"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +20,7 @@ import (
 	"github.com/isotone/isotone/adapters/tikv/gateway"
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/cluster"
 )
 
 // testWait bounds every wait of these tests.
@@ -34,12 +32,9 @@ func startNodes(t *testing.T) *chaos.Cluster {
 	if testing.Short() {
 		t.Skip("builds and starts nodes")
 	}
-	binary := filepath.Join(t.TempDir(), "isotone")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/isotone")
-	build.Dir = filepath.Join("..", "..", "..") // its dependencies are not those of this module
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	binary, err := cluster.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
 	}
 	return chaos.StartCluster(t, chaos.Options{Binary: binary})
 }

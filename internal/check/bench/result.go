@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
@@ -19,13 +20,26 @@ import (
 // misunderstand a result; adding fields does not change it.
 const Schema = "isotone-bench/1"
 
-// Result is the full result of a run. Times have their unit in the name of the JSON field
-// and count from the end of the warm-up.
+// Head begins every result, whatever was measured; its parts are a head, settings with a [Load], what was
+// measured with an [End], and a verdict with a [Judgement]. Times have their unit in the name of the
+// JSON field.
+type Head struct {
+	Schema      string      `json:"schema"`
+	Isotone     string      `json:"isotone"` // version of the load generator
+	Began       time.Time   `json:"began"`
+	Environment Environment `json:"environment"`
+}
+
+// NewHead returns the head of a result of this machine, without the version.
+func NewHead(schema string, began time.Time, threads int) Head {
+	return Head{Schema: schema, Began: began.UTC().Truncate(time.Millisecond), Environment: Environment{
+		OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Threads: threads, Go: runtime.Version(),
+	}}
+}
+
+// Result is the full result of a run. Times count from the end of the warm-up.
 type Result struct {
-	Schema      string       `json:"schema"`
-	Isotone     string       `json:"isotone"` // version of the load generator
-	Began       time.Time    `json:"began"`
-	Environment Environment  `json:"environment"`
+	Head
 	Settings    Settings     `json:"settings"`
 	Result      Outcome      `json:"result"`
 	Verdict     Verdict      `json:"verdict"`
@@ -42,36 +56,51 @@ type Environment struct {
 	Go      string `json:"go"`
 }
 
-// Settings are the options of the run.
-type Settings struct {
+// Load is the settings that every run has.
+type Load struct {
 	Targets     []string `json:"targets"`
 	Protocol    string   `json:"protocol"`
-	Loop        string   `json:"loop"` // "closed" or "open"
 	Connections int      `json:"connections"`
 	Pipeline    int      `json:"pipeline"`
-	Rate        float64  `json:"rate"`
-	Count       uint64   `json:"count"`
-	Mode        string   `json:"mode"`
 	Duration    Seconds  `json:"duration_s"`
-	Requests    uint64   `json:"requests"`
-	Warmup      Seconds  `json:"warmup_s"`
 	Timeout     Seconds  `json:"timeout_s"`
-	Backlog     int      `json:"backlog"`
-	Static      string   `json:"static,omitempty"`
+}
+
+// Load returns the settings that every run has.
+func (o *Options) Load() Load {
+	return Load{o.Targets, o.Protocol, o.Connections, o.Pipeline, Seconds(o.Duration.Seconds()), Seconds(o.Timeout.Seconds())}
+}
+
+// Settings are the options of the run.
+type Settings struct {
+	Load
+	Loop     string  `json:"loop"` // "closed" or "open"
+	Rate     float64 `json:"rate"`
+	Count    uint64  `json:"count"`
+	Mode     string  `json:"mode"`
+	Requests uint64  `json:"requests"`
+	Warmup   Seconds `json:"warmup_s"`
+	Backlog  int     `json:"backlog"`
+	Static   string  `json:"static,omitempty"`
+}
+
+// End is how a run ended.
+type End struct {
+	Elapsed Seconds `json:"elapsed_s"`
+	// Interrupted means that the run was ended early.
+	Interrupted bool   `json:"interrupted"`
+	ErrorsTotal uint64 `json:"errors_total"`
+	Errors      Errors `json:"errors"`
 }
 
 // Outcome is what was measured.
 type Outcome struct {
-	Elapsed Seconds `json:"elapsed_s"`
-	// Interrupted means that the run was ended early.
-	Interrupted    bool    `json:"interrupted"`
+	End
 	Answers        uint64  `json:"answers"`
 	AnswersPerS    float64 `json:"answers_per_s"`
 	Timestamps     uint64  `json:"timestamps"`
 	TimestampsPerS float64 `json:"timestamps_per_s"`
 	Latency        Summary `json:"latency_us"`
-	ErrorsTotal    uint64  `json:"errors_total"`
-	Errors         Errors  `json:"errors"`
 	LongestGap     Gap     `json:"longest_gap"`
 	Leaders        []Turn  `json:"leaders"`
 	LeadersTotal   uint64  `json:"leaders_total"`
@@ -98,20 +127,25 @@ type Gap struct {
 	At     Seconds `json:"at_s"` // its beginning
 }
 
+// Judgement says whether all promises were kept.
+type Judgement struct {
+	OK         bool   `json:"ok"`
+	Violations uint64 `json:"violations"`
+	// File is the file with the violations, First describes the first of them.
+	File  string `json:"file,omitempty"`
+	First string `json:"first,omitempty"`
+}
+
 // Verdict is the result of the online checker. It covers every answer, including those of
 // the warm-up.
 type Verdict struct {
-	OK         bool   `json:"ok"`
-	Checked    uint64 `json:"checked"`
-	Violations uint64 `json:"violations"`
+	Judgement
+	Checked uint64 `json:"checked"`
 	// Unverified is the number of answers that were overtaken by more than Window others.
 	// They are in order, but could repeat an answer that is no longer remembered.
 	Unverified uint64 `json:"unverified"`
 	Window     int    `json:"window"`
 	Highest    string `json:"highest"`
-	// File is the file with the offending operations, First describes the first of them.
-	File  string `json:"file,omitempty"`
-	First string `json:"first,omitempty"`
 	// Made means that the timestamps were made up; see Options.Static.
 	Made bool `json:"made_up,omitempty"`
 }
@@ -145,22 +179,15 @@ func (r *run) result(began time.Time, end int64, interrupted bool) *Result {
 	t := &r.total.counts
 	turns, _ := r.route.leaders()
 	res := &Result{
-		Schema: Schema,
-		Began:  began.UTC().Truncate(time.Millisecond),
-		Environment: Environment{
-			OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Threads: o.Threads, Go: runtime.Version(),
-		},
+		Head:     NewHead(Schema, began, o.Threads),
 		Settings: settingsOf(o),
 		Result: Outcome{
-			Elapsed:        seconds(elapsed),
-			Interrupted:    interrupted,
+			End:            End{seconds(elapsed), interrupted, sum(t.errors), maps.Clone(t.errors)},
 			Answers:        t.answers,
 			AnswersPerS:    perSecond(t.answers, elapsed),
 			Timestamps:     t.timestamps,
 			TimestampsPerS: perSecond(t.timestamps, elapsed),
 			Latency:        Summarize(t.latency),
-			ErrorsTotal:    sum(t.errors),
-			Errors:         maps.Clone(t.errors),
 			LongestGap:     Gap{seconds(r.gap.longest.Load()), seconds(r.gap.began - r.warmup)},
 			Leaders:        turns,
 			LeadersTotal:   r.route.changes,
@@ -175,9 +202,8 @@ func (r *run) result(began time.Time, end int64, interrupted bool) *Result {
 
 func settingsOf(o *Options) Settings {
 	s := Settings{
-		Targets: o.Targets, Protocol: o.Protocol, Loop: "closed", Connections: o.Connections, Pipeline: o.Pipeline,
-		Rate: o.Rate, Count: o.Count, Mode: o.Mode.String(), Duration: Seconds(o.Duration.Seconds()),
-		Requests: o.Requests, Warmup: Seconds(o.Warmup.Seconds()), Timeout: Seconds(o.Timeout.Seconds()), Static: o.Static,
+		Load: o.Load(), Loop: "closed", Rate: o.Rate, Count: o.Count, Mode: o.Mode.String(),
+		Requests: o.Requests, Warmup: Seconds(o.Warmup.Seconds()), Static: o.Static,
 	}
 	if o.Rate > 0 {
 		s.Loop, s.Backlog = "open", o.Backlog
@@ -188,7 +214,7 @@ func settingsOf(o *Options) Settings {
 func (r *run) verdict() Verdict {
 	stats := r.online.Stats()
 	v := Verdict{
-		OK: stats.Violations == 0, Checked: stats.Checked, Violations: stats.Violations, Unverified: stats.Unverified,
+		Judgement: Judgement{OK: stats.Violations == 0, Violations: stats.Violations}, Checked: stats.Checked, Unverified: stats.Unverified,
 		Window: r.options.Window, Made: r.options.Static != "",
 	}
 	if v.Window <= 0 {
@@ -198,7 +224,7 @@ func (r *run) verdict() Verdict {
 		v.Highest = stats.Highest.String()
 	}
 	if !v.OK {
-		v.File, v.First = r.offences.name, r.offences.first
+		v.File, v.First = r.violations.Name, r.violations.first
 	}
 	return v
 }
@@ -258,14 +284,14 @@ func perSecond(n uint64, ns int64) float64 {
 	return math.Round(float64(n)/(float64(ns)/1e9)*10) / 10
 }
 
-// WriteJSON writes the result in the format of docs/bench.md.
-func (r *Result) WriteJSON(w io.Writer) error {
+// WriteJSON writes a result in the format of docs/bench.md.
+func WriteJSON(w io.Writer, result any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(r)
+	return e.Encode(result)
 }
 
-// ReadResult reads a file that WriteJSON wrote.
+// ReadResult reads a [Result] that WriteJSON wrote to a file.
 func ReadResult(name string) (*Result, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {

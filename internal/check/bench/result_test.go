@@ -78,7 +78,7 @@ func golden(t *testing.T, name string, got []byte) {
 
 func TestResult_HasTheDocumentedJSON(t *testing.T) {
 	var b bytes.Buffer
-	if err := knownResult().WriteJSON(&b); err != nil {
+	if err := WriteJSON(&b, knownResult()); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "result.json", b.Bytes())

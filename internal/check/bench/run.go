@@ -39,20 +39,20 @@ type Progress struct {
 
 // run is one load under way.
 type run struct {
-	options  *Options
-	protocol protocol
-	route    *route
-	online   *lincheck.Online
-	load     load
-	sleep    func(time.Duration) // of the pacer
-	callers  []*caller
-	shards   []*shard
-	gap      gap
-	total    *total
-	offences offences
-	dials    chan struct{} // a token for each dial under way
-	made     atomic.Uint64
-	told     string // the latest argument of Options.Elsewhere
+	options    *Options
+	protocol   protocol
+	route      *route
+	online     *lincheck.Online
+	load       load
+	sleep      func(time.Duration) // of the pacer
+	callers    []*caller
+	shards     []*shard
+	gap        gap
+	total      *total
+	violations Violations
+	dials      chan struct{} // a token for each dial under way
+	made       atomic.Uint64
+	told       string // the latest argument of Options.Elsewhere
 
 	start  time.Time
 	warmup int64 // when it ends
@@ -92,7 +92,7 @@ func newRun(o *Options, p protocol, route *route, sleep func(time.Duration)) *ru
 		start:  time.Now(),
 		warmup: int64(o.Warmup),
 	}
-	r.offences.name = o.Violations
+	r.violations.Name = o.Violations
 	callers, depth := p.shape()
 	for range min(callers, shardsMax, 2*runtime.GOMAXPROCS(0)) {
 		r.shards = append(r.shards, &shard{counts: newCounts()})
@@ -136,7 +136,7 @@ func (r *run) do(ctx context.Context) (*Result, error) {
 	end := r.now()
 	r.settle(end)
 	result := r.result(began, end, ctx.Err() != nil)
-	return result, errors.Join(r.offences.close(), r.silence(result))
+	return result, errors.Join(r.violations.Close(), r.silence(result))
 }
 
 // connect has every caller try to connect once before the clock starts.

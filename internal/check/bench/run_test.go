@@ -245,35 +245,36 @@ func TestRun_CatchesAnOracleThatLies(t *testing.T) {
 				if r.Verdict.OK || r.Verdict.Violations == 0 || r.Verdict.File != file || r.Verdict.First == "" {
 					t.Fatalf("verdict %+v", r.Verdict)
 				}
-				wantOffence(t, file, tt.kind, c.nodes[0].addr())
+				wantViolation(t, file, tt.kind, c.nodes[0].addr())
 			})
 		}
 	}
 }
 
-// wantOffence fails unless the first line of a file describes an offence of that kind.
-func wantOffence(t *testing.T, file, kind, node string) {
+// wantViolation fails unless the first line of a file describes a violation of that kind.
+func wantViolation(t *testing.T, file, kind, node string) {
 	t.Helper()
-	o := readOffence(t, file)
-	if o.Kind != kind || o.Later.Caller == nil || o.Later.Node != node || o.Later.Answered < o.Later.Sent {
-		t.Errorf("offence %+v", o)
+	var later, earlier OffendingOperation
+	v := Violation{Later: &later, Earlier: &earlier}
+	readViolation(t, file, &v)
+	if v.Kind != kind || later.Caller == nil || later.Node != node || later.Answered < later.Sent {
+		t.Errorf("%+v: %+v", v, later)
 	}
-	if kind != "malformed" && (o.Earlier == nil || o.Earlier.Caller == nil || o.Earlier.Answered == 0) {
-		t.Errorf("the earlier operation is not named: %+v", o.Earlier)
+	if kind != "malformed" && (earlier.Caller == nil || earlier.Answered == 0) {
+		t.Errorf("the earlier operation is not named: %+v", earlier)
 	}
 }
 
-func readOffence(t *testing.T, name string) (o Offence) {
+func readViolation(t *testing.T, name string, v *Violation) {
 	t.Helper()
 	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := json.NewDecoder(bufio.NewReader(f)).Decode(&o); err != nil {
+	if err := json.NewDecoder(bufio.NewReader(f)).Decode(v); err != nil {
 		t.Fatal(err)
 	}
-	return o
 }
 
 func TestRun_SaysWhenTheViolationsCannotBeWritten(t *testing.T) {

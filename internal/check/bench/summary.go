@@ -13,19 +13,13 @@ import (
 // WriteSummary writes a summary of the result as text.
 func (r *Result) WriteSummary(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	o, l := &r.Result, &r.Result.Latency
-	fmt.Fprintf(t, "load\t%s\n", r.Settings)
-	early := ""
-	if o.Interrupted {
-		early = ", interrupted"
-	}
-	fmt.Fprintf(t, "time\t%.2f s%s\n", o.Elapsed, early)
+	o := &r.Result
+	fmt.Fprintf(t, "load\t%s\ntime\t%s\n", r.Settings, o.Length())
 	fmt.Fprintf(t, "answers\t%s, %s a second", Group(o.Answers), Group(o.AnswersPerS))
 	if r.Settings.Count != 1 {
 		fmt.Fprintf(t, "; timestamps %s, %s a second", Group(o.Timestamps), Group(o.TimestampsPerS))
 	}
-	fmt.Fprintf(t, "\nlatency\tp50 %s  p90 %s  p99 %s  p99.9 %s  max %s\n",
-		Micros(l.P50), Micros(l.P90), Micros(l.P99), Micros(l.P999), Micros(l.Max))
+	fmt.Fprintf(t, "\nlatency\t%s\n", o.Latency)
 	if g := &o.GeneratorDelay; r.Settings.Loop == "open" {
 		fmt.Fprintf(t, "sent late\tp50 %s  p99 %s  max %s: this much of the latency is the load generator's own\n", Micros(g.P50), Micros(g.P99), Micros(g.Max))
 	}
@@ -37,6 +31,19 @@ func (r *Result) WriteSummary(w io.Writer) error {
 		fmt.Fprintf(t, "note\t%s arrivals found the backlog full and were never sent: the latencies are too good\n", Group(n))
 	}
 	return t.Flush()
+}
+
+// Length says how long the run was.
+func (e *End) Length() string {
+	if e.Interrupted {
+		return fmt.Sprintf("%.2f s, interrupted", e.Elapsed)
+	}
+	return fmt.Sprintf("%.2f s", e.Elapsed)
+}
+
+// String describes the distribution.
+func (s Summary) String() string {
+	return fmt.Sprintf("p50 %s  p90 %s  p99 %s  p99.9 %s  max %s", Micros(s.P50), Micros(s.P90), Micros(s.P99), Micros(s.P999), Micros(s.Max))
 }
 
 // String describes the load.

@@ -4,10 +4,8 @@ package chaos
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,16 +16,9 @@ import (
 	"github.com/isotone/isotone/internal/check/child"
 )
 
-// Process is one run of a command. Its output is appended to a file.
+// Process is one run of a command, of which is known whether it may end.
 type Process struct {
-	// Name is used in messages.
-	Name string
-	// LogPath is the file that gets its output.
-	LogPath string
-
-	cmd      *exec.Cmd
-	logStart int64         // where the output of this run begins
-	ended    chan struct{} // closed when the process has ended
+	*child.Process
 
 	mu sync.Mutex
 	// mayEnd: the process may end. graceful: it was asked to, by a signal after which it must end
@@ -38,31 +29,12 @@ type Process struct {
 // Run starts a command with exactly the given environment. Its output is appended
 // to the file at logPath.
 func Run(name, logPath string, env, command []string) (*Process, error) {
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	p, err := child.Run(name, logPath, env, command)
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
-	defer log.Close()
-	info, err := log.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("chaos: %w", err)
-	}
-	p := &Process{Name: name, LogPath: logPath, logStart: info.Size(), ended: make(chan struct{})}
-	p.cmd = exec.Command(command[0], command[1:]...)
-	p.cmd.Env = env
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := child.Start(p.cmd); err != nil {
-		return nil, fmt.Errorf("chaos: start %s: %w", name, err)
-	}
-	go func() {
-		defer close(p.ended)
-		_ = p.cmd.Wait() // the state says more
-	}()
-	return p, nil
+	return &Process{Process: p}, nil
 }
-
-// PID returns the process ID.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Kill ends the process at once (SIGKILL).
 func (p *Process) Kill() error { return p.signal(syscall.SIGKILL, true, false) }
@@ -122,37 +94,13 @@ func (p *Process) signal(s os.Signal, ends, graceful bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.Exited() {
-		return fmt.Errorf("chaos: %v for %s, which has ended: %v", s, p.Name, p.cmd.ProcessState)
+		return fmt.Errorf("chaos: %v for %s, which has ended: %v", s, p.Name, p.State())
 	}
 	if ends {
 		p.graceful = graceful && (p.graceful || !p.mayEnd)
 		p.mayEnd = true
 	}
-	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("chaos: %v for %s: %w", s, p.Name, err)
-	}
-	return nil
-}
-
-// Exited reports whether the process has ended.
-func (p *Process) Exited() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
-}
-
-// WaitExit waits for the end of the process and returns its exit code, -1 if a
-// signal ended it.
-func (p *Process) WaitExit(timeout time.Duration) (int, error) {
-	select {
-	case <-p.ended:
-		return p.cmd.ProcessState.ExitCode(), nil
-	case <-time.After(timeout):
-		return 0, fmt.Errorf("chaos: %s still runs after %v", p.Name, timeout)
-	}
+	return p.Signal(s)
 }
 
 // Fault describes an unexpected end of the process, or returns "".
@@ -164,20 +112,11 @@ func (p *Process) Fault() string {
 	defer p.mu.Unlock()
 	switch {
 	case !p.mayEnd:
-		return fmt.Sprintf("%s ended by itself: %v", p.Name, p.cmd.ProcessState)
-	case p.graceful && p.cmd.ProcessState.ExitCode() != 0:
-		return fmt.Sprintf("%s ended after a signal, want exit code 0: %v", p.Name, p.cmd.ProcessState)
+		return fmt.Sprintf("%s ended by itself: %v", p.Name, p.State())
+	case p.graceful && p.State().ExitCode() != 0:
+		return fmt.Sprintf("%s ended after a signal, want exit code 0: %v", p.Name, p.State())
 	}
 	return ""
-}
-
-// Log returns what this run has printed so far.
-func (p *Process) Log() string {
-	b, err := os.ReadFile(p.LogPath)
-	if err != nil {
-		return fmt.Sprintf("(no log: %v)", err)
-	}
-	return string(b[min(p.logStart, int64(len(b))):])
 }
 
 // RSS returns the resident memory of the process in bytes.

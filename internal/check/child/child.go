@@ -1,4 +1,4 @@
-// Package child starts processes that do not outlive this one, for tests and demonstrations.
+// Package child starts processes that do not outlive this one, and keeps their output, for tests and demonstrations.
 package child
 
 import "os/exec"

@@ -15,14 +15,16 @@ func attributes() *syscall.SysProcAttr {
 // thread that forked ends, so that thread lives as long as this process.
 var starts = sync.OnceValue(func() chan<- func() {
 	calls := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for call := range calls {
-			call()
-		}
-	}()
+	go callAll(calls)
 	return calls
 })
+
+func callAll(calls <-chan func()) {
+	runtime.LockOSThread()
+	for call := range calls {
+		call()
+	}
+}
 
 func start(cmd *exec.Cmd) error {
 	started := make(chan error)

@@ -27,6 +27,7 @@ import (
 	"slices"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/bench"
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
@@ -39,20 +40,20 @@ const violationsMax = 1000
 
 // verdicts collects violations.
 type verdicts struct {
-	list  []Violation
+	list  []bench.Violation
 	count uint64
 }
 
-func (v *verdicts) add(kind Kind, earlier, later any, format string, args ...any) {
+func (v *verdicts) add(kind string, earlier, later any, format string, args ...any) {
 	v.count++
 	if len(v.list) < violationsMax {
-		v.list = append(v.list, Violation{Kind: kind, Message: fmt.Sprintf(format, args...), Earlier: earlier, Later: later})
+		v.list = append(v.list, bench.Violation{Kind: kind, Message: fmt.Sprintf(format, args...), Earlier: earlier, Later: later})
 	}
 }
 
 // Check judges what was recorded. It returns at most 1,000 violations, and how many it found; of those
 // between operations, at most one. It sorts the records.
-func (e *Evidence) Check() (list []Violation, count uint64) {
+func (e *Evidence) Check() (list []bench.Violation, count uint64) {
 	var v verdicts
 	e.checkReads(&v)
 	e.checkContradictions(&v)

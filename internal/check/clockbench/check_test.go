@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/bench"
 )
 
 const (
@@ -109,7 +110,7 @@ func TestCheck_FindsPlantedViolations(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		plant func(*Evidence)
-		kind  Kind
+		kind  string
 		says  string
 	}{
 		"an interval above all others": {func(e *Evidence) { e.Reads = append(e.Reads, read(at, 300*ms, 301*ms, 3)) }, Contradiction, "process 9"},
@@ -168,7 +169,7 @@ func TestCheck_FindsPlantedViolations(t *testing.T) {
 		e := honest(1, 200, 0)
 		tt.plant(e)
 		list, n := e.Check()
-		if !slices.ContainsFunc(list, func(v Violation) bool { return v.Kind == tt.kind && strings.Contains(v.Message, tt.says) }) || n < uint64(len(list)) {
+		if !slices.ContainsFunc(list, func(v bench.Violation) bool { return v.Kind == tt.kind && strings.Contains(v.Message, tt.says) }) || n < uint64(len(list)) {
 			t.Errorf("%s: not found among %d: %.3v", name, n, list)
 		}
 	}

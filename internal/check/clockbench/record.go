@@ -85,34 +85,20 @@ type Evidence struct {
 	Generators []Generator
 }
 
-// Kind is the kind of a violation.
-type Kind string
-
-// The kinds of violations.
+// The kinds of violations, whose records are [Operation], [Read] or [Generator].
 const (
 	// Contradiction: two reads of the clock of one term cannot both be right, whatever it showed.
-	Contradiction Kind = "contradiction"
+	Contradiction = "contradiction"
 	// ReadOrder: a read whose latest bound is below what had been reached before it, or a timestamp
 	// that is below what had been reached before it was asked for.
-	ReadOrder Kind = "read_order"
+	ReadOrder = "read_order"
 	// Inversion: an operation got a smaller timestamp than one that was complete before it began.
-	Inversion Kind = "inversion"
+	Inversion = "inversion"
 	// Duplicate: a timestamp was made twice, or two generators have the same 63 random bits.
-	Duplicate Kind = "duplicate"
+	Duplicate = "duplicate"
 	// Malformed: a record is invalid in itself.
-	Malformed Kind = "malformed"
+	Malformed = "malformed"
 )
-
-// Violation is a broken promise, and the records that prove it. In JSON it is one line of the file
-// of violations.
-type Violation struct {
-	Kind    Kind   `json:"kind"`
-	Message string `json:"message"`
-	// Earlier and Later are [Operation], [Read] or [Generator]. Earlier is nil if one record is
-	// proof enough.
-	Later   any `json:"later"`
-	Earlier any `json:"earlier,omitempty"`
-}
 
 // String describes an operation in one line.
 func (o Operation) String() string {

@@ -1,13 +1,9 @@
 package clockbench
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"runtime"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -20,31 +16,22 @@ const Schema = "isotone-bench-interval/1"
 
 // Result is the full result of a run.
 type Result struct {
-	Schema      string            `json:"schema"`
-	Isotone     string            `json:"isotone"` // version of the command
-	Began       time.Time         `json:"began"`
-	Environment bench.Environment `json:"environment"`
-	Settings    Settings          `json:"settings"`
-	Result      Outcome           `json:"result"`
-	Verdict     Verdict           `json:"verdict"`
+	bench.Head
+	Settings Settings `json:"settings"`
+	Result   Outcome  `json:"result"`
+	Verdict  Verdict  `json:"verdict"`
 }
 
 // Settings are the options of the run.
 type Settings struct {
-	Targets     []string      `json:"targets"`
-	Processes   int           `json:"processes"`
-	Generators  int           `json:"generators"`
-	Protocol    string        `json:"protocol"`
-	Connections int           `json:"connections"`
-	Pipeline    int           `json:"pipeline"`
-	Duration    bench.Seconds `json:"duration_s"`
-	Timeout     bench.Seconds `json:"timeout_s"`
+	bench.Load
+	Processes  int `json:"processes"`
+	Generators int `json:"generators"`
 }
 
 // Outcome is what was measured.
 type Outcome struct {
-	Elapsed     bench.Seconds `json:"elapsed_s"`
-	Interrupted bool          `json:"interrupted"`
+	bench.End
 	// Timestamps a second.
 	PerSecond PerSecond `json:"timestamps_per_s"`
 	// The cluster clock, as it was read while there were operations.
@@ -53,11 +40,9 @@ type Outcome struct {
 	Left  bench.Summary `json:"limit_left_us"`
 	// Commit is the time for a timestamp of a generator and the wait for it, Oracle that for one of the
 	// oracle.
-	Commit      bench.Summary `json:"commit_wait_us"`
-	Oracle      bench.Summary `json:"oracle_us"`
-	Readings    Readings      `json:"readings"`
-	ErrorsTotal uint64        `json:"errors_total"`
-	Errors      bench.Errors  `json:"errors"`
+	Commit   bench.Summary `json:"commit_wait_us"`
+	Oracle   bench.Summary `json:"oracle_us"`
+	Readings Readings      `json:"readings"`
 }
 
 // PerSecond is how many timestamps generators make a second, one by one and in batches of 256: one
@@ -77,29 +62,18 @@ type Readings struct {
 
 // Verdict is the result of the checks.
 type Verdict struct {
-	OK         bool   `json:"ok"`
+	bench.Judgement
 	Operations int    `json:"operations"` // of generators and of the oracle
 	Reads      int    `json:"reads"`      // of the cluster clock
 	Generators int    `json:"generators"` // whose timestamps were compared, and
 	Timestamps uint64 `json:"timestamps"` // how many they made
-	Violations uint64 `json:"violations"`
-	// File has the violations, First describes the first of them.
-	File  string `json:"file,omitempty"`
-	First string `json:"first,omitempty"`
 }
 
 func newResult(o *Options) *Result {
 	return &Result{
-		Result: Outcome{Errors: bench.Errors{}, Readings: Readings{Readings: bench.Readings{Errors: bench.Errors{}}}},
-		Schema: Schema,
-		Began:  time.Now().UTC().Truncate(time.Millisecond),
-		Environment: bench.Environment{
-			OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Threads: o.Threads, Go: runtime.Version(),
-		},
-		Settings: Settings{
-			Targets: o.Targets, Processes: o.Processes, Generators: o.Generators, Protocol: o.Protocol, Connections: o.Connections,
-			Pipeline: o.Pipeline, Duration: bench.Seconds(o.Duration.Seconds()), Timeout: bench.Seconds(o.Timeout.Seconds()),
-		},
+		Head:     bench.NewHead(Schema, time.Now(), o.Threads),
+		Settings: Settings{o.Load(), o.Processes, o.Generators},
+		Result:   Outcome{End: bench.End{Errors: bench.Errors{}}, Readings: Readings{Readings: bench.Readings{Errors: bench.Errors{}}}},
 	}
 }
 
@@ -140,11 +114,15 @@ func (r *run) judge() error {
 	list, count := e.Check()
 	if readings := &r.result.Result.Readings; readings.Violations > 0 {
 		count += readings.Violations
-		list = append(list, Violation{Kind: ReadOrder, Message: readings.First, Later: readings})
+		list = append(list, bench.Violation{Kind: ReadOrder, Message: readings.First, Later: readings})
 	}
 	if v.Violations, v.OK = count, count == 0; !v.OK {
 		v.File, v.First = r.options.Violations, list[0].Message
-		return writeViolations(v.File, list)
+		file := bench.Violations{Name: v.File}
+		for _, found := range list {
+			file.Add(found)
+		}
+		return file.Close()
 	}
 	if v.Operations == 0 && v.Reads == 0 {
 		return bench.TargetError(fmt.Sprintf("nothing was read or answered; errors: %s", r.errors))
@@ -152,44 +130,14 @@ func (r *run) judge() error {
 	return nil
 }
 
-// writeViolations writes one JSON object a line.
-func writeViolations(name string, list []Violation) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return fmt.Errorf("write violations: %w; the first was: %s", err, list[0].Message)
-	}
-	e := json.NewEncoder(f)
-	for _, v := range list {
-		err = errors.Join(err, e.Encode(v))
-	}
-	return errors.Join(err, f.Close())
-}
-
-// WriteJSON writes the result in the format of docs/bench.md.
-func (r *Result) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
-
 // WriteSummary writes a summary of the result as text.
 func (r *Result) WriteSummary(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	o, s := &r.Result, &r.Settings
-	early := ""
-	if o.Interrupted {
-		early = ", interrupted"
-	}
-	spread := func(name string, d bench.Summary) {
-		fmt.Fprintf(t, "%s\tp50 %s  p90 %s  p99 %s  max %s\n", name, bench.Micros(d.P50), bench.Micros(d.P90), bench.Micros(d.P99), bench.Micros(d.Max))
-	}
-	fmt.Fprintf(t, "load\tthe cluster clock, %d processes with %d generators each\n", s.Processes, s.Generators)
-	fmt.Fprintf(t, "time\t%.2f s%s\n", o.Elapsed, early)
-	spread("width", o.Width)
-	spread("age", o.Age)
+	fmt.Fprintf(t, "load\tthe cluster clock, %d processes with %d generators each\ntime\t%s\n", s.Processes, s.Generators, o.Length())
+	fmt.Fprintf(t, "width\t%s\nage\t%s\n", o.Width, o.Age)
 	fmt.Fprintf(t, "limit left\tmin %s  p50 %s  max %s\n", bench.Micros(o.Left.Min), bench.Micros(o.Left.P50), bench.Micros(o.Left.Max))
-	spread("commit wait", o.Commit)
-	spread("oracle", o.Oracle)
+	fmt.Fprintf(t, "commit wait\t%s\noracle\t%s\n", o.Commit, o.Oracle)
 	fmt.Fprintf(t, "one generator\t%s timestamps a second; in batches of %d: %s\n", bench.Group(o.PerSecond.One), batchSize, bench.Group(o.PerSecond.OneInBatches))
 	fmt.Fprintf(t, "all generators\t%s timestamps a second; in batches of %d: %s\n", bench.Group(o.PerSecond.All), batchSize, bench.Group(o.PerSecond.AllInBatches))
 	fmt.Fprintf(t, "readings\t%s a second from %s, %s, %d connections × %d; p50 %s  p99 %s  max %s\n", bench.Group(o.Readings.AnswersPerS), o.Readings.Node,

@@ -75,7 +75,7 @@ func TestRun_ReportsViolations(t *testing.T) {
 		if r.Verdict.OK || r.Verdict.Violations == 0 || r.Verdict.First == "" || err != nil {
 			t.Errorf("%s: %+v, %v", says, r.Verdict, err)
 		}
-		var v Violation
+		var v bench.Violation
 		if first, _, _ := bytes.Cut(lines, []byte("\n")); json.Unmarshal(first, &v) != nil || v.Message != r.Verdict.First {
 			t.Errorf("%s: %s", says, lines)
 		}
@@ -160,10 +160,10 @@ func TestOptions_ARunStaysWithinItsRecords(t *testing.T) {
 func TestResult_HasTheDocumentedJSON(t *testing.T) {
 	o := options(t, "127.0.0.1:1", "right")
 	r := newResult(&o)
-	r.Verdict = Verdict{File: "x", First: "y"}
+	r.Verdict = Verdict{Judgement: bench.Judgement{File: "x", First: "y"}}
 	r.Result.Readings.First = "z"
 	var b bytes.Buffer
-	if err := errors.Join(r.WriteJSON(&b), r.WriteSummary(&b)); err != nil {
+	if err := errors.Join(bench.WriteJSON(&b, r), r.WriteSummary(&b)); err != nil {
 		t.Fatal(err)
 	}
 	doc, err := os.ReadFile("../../../docs/bench.md")

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/cluster"
 )
 
 // showInterval is the time between two calls of Options.Show.
@@ -20,7 +22,7 @@ const downtimeMax = time.Second
 // failover is a run under way.
 type failover struct {
 	*Options
-	nodes  []*node
+	nodes  *cluster.Cluster
 	load   *load
 	leader *leadership
 }
@@ -39,10 +41,10 @@ func Failover(ctx context.Context, o Options) (r *Result, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	f := &failover{Options: &o}
-	if f.nodes, err = newNodes(&o, dir); err != nil {
+	if f.nodes, err = cluster.New(Nodes, dir, o.Command); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.end()) }()
+	defer func() { err = errors.Join(err, f.nodes.Kill()) }()
 	if err := f.start(ctx); err != nil {
 		return nil, err
 	}
@@ -51,32 +53,17 @@ func Failover(ctx context.Context, o Options) (r *Result, err error) {
 
 // start starts the nodes and connects the clients.
 func (f *failover) start(ctx context.Context) error {
-	for _, n := range f.nodes {
-		if err := n.start(); err != nil {
-			return err
-		}
-	}
-	if err := waitReady(ctx, f.nodes); err != nil {
+	if err := f.nodes.Start(); err != nil {
 		return err
 	}
-	var addrs []string
-	for _, n := range f.nodes {
-		addrs = append(addrs, n.addr)
+	if err := f.nodes.WaitReady(ctx); err != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cluster.ReadyTimeout)
 	defer cancel()
 	var err error
-	f.load, err = connect(ctx, addrs, f.Clients)
+	f.load, err = connect(ctx, f.nodes.Addrs(), f.Clients)
 	return err
-}
-
-// end ends all processes.
-func (f *failover) end() error {
-	var errs []error
-	for _, n := range f.nodes {
-		errs = append(errs, n.kill())
-	}
-	return errors.Join(errs...)
 }
 
 // run runs the load, ends leaders, and returns the result.
@@ -85,7 +72,7 @@ func (f *failover) run(ctx context.Context) (*Result, error) {
 	f.load.start()
 	watching, endWatch := context.WithCancel(context.Background())
 	var beside sync.WaitGroup
-	beside.Go(func() { f.leader.watch(watching, f.nodes) })
+	beside.Go(func() { f.leader.watch(watching, f.nodes.Nodes) })
 	beside.Go(func() { f.show(watching) })
 	bounded, cancel := context.WithTimeout(ctx, f.bound())
 	err := f.breakAll(bounded)
@@ -171,54 +158,54 @@ func (f *failover) until(ctx context.Context, at time.Duration) bool {
 }
 
 // whole waits until all nodes are ready, and returns the leader, or nil if ctx is done.
-func (f *failover) whole(ctx context.Context) (*node, error) {
-	limit := time.Now().Add(readyTimeout)
+func (f *failover) whole(ctx context.Context) (*cluster.Node, error) {
+	limit := time.Now().Add(cluster.ReadyTimeout)
 	for {
-		err := waitReady(ctx, f.nodes)
+		err := f.nodes.WaitReady(ctx)
 		switch leader := f.leader.known(); {
 		case ctx.Err() != nil:
 			return nil, nil
 		case err != nil:
 			return nil, err
 		case leader != 0:
-			return f.nodes[leader-1], nil
+			return f.nodes.Nodes[leader-1], nil
 		case time.Now().After(limit):
-			return nil, fmt.Errorf("no node leads after %v", readyTimeout)
+			return nil, fmt.Errorf("no node leads after %v", cluster.ReadyTimeout)
 		}
-		f.until(ctx, f.load.now()+pollInterval)
+		f.until(ctx, f.load.now()+cluster.PollInterval)
 	}
 }
 
 // breakOne ends a leader, and brings it back a while later, or when ctx is done.
-func (f *failover) breakOne(ctx context.Context, n *node) error {
-	if !n.running() {
-		return n.fault()
+func (f *failover) breakOne(ctx context.Context, n *cluster.Node) error {
+	if !n.Running() {
+		return n.Fault()
 	}
-	f.load.tally.killed(n.id, f.load.now())
+	f.load.tally.killed(n.ID, f.load.now())
 	away := f.load.now() + min(f.Every/3, downtimeMax)
 	switch f.How {
 	case HowStop:
 		f.leader.lose()
-		if err := n.signal(signalStop); err != nil {
+		if err := n.Signal(signalStop); err != nil {
 			return err
 		}
 		f.until(ctx, away)
-		return n.signal(signalCont)
+		return n.Signal(signalCont)
 	case HowDrain:
-		if err := n.signal(signalTerm); err != nil {
+		if err := n.Signal(signalTerm); err != nil {
 			return err
 		}
-		if err := n.wait(); err != nil {
+		if err := n.Wait(); err != nil {
 			return err
 		}
 	default:
 		f.leader.lose()
-		if err := n.kill(); err != nil {
+		if err := n.Kill(); err != nil {
 			return err
 		}
 	}
 	if !f.until(ctx, away) {
 		return nil
 	}
-	return n.start()
+	return n.Start()
 }

@@ -2,11 +2,10 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
-	"io"
-	"net/http"
 	"sync"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/cluster"
 )
 
 // watchInterval is the time between two questions to a node who leads.
@@ -14,9 +13,6 @@ const watchInterval = 20 * time.Millisecond
 
 // watchTimeout bounds one of them, so that a stopped node is asked again soon after it continues.
 const watchTimeout = 250 * time.Millisecond
-
-// membersMax bounds an answer of a node in bytes.
-const membersMax = 64 << 10
 
 // leadership is what the nodes say about which of them leads. It is safe for concurrent use.
 type leadership struct {
@@ -56,19 +52,18 @@ func (l *leadership) lose() {
 }
 
 // watch asks all nodes until ctx is done.
-func (l *leadership) watch(ctx context.Context, nodes []*node) {
-	client := &http.Client{Timeout: watchTimeout, Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
+func (l *leadership) watch(ctx context.Context, nodes []*cluster.Node) {
 	var watchers sync.WaitGroup
 	for _, n := range nodes {
-		url := "http://" + n.addr + "/members"
 		watchers.Go(func() {
 			ticker := time.NewTicker(watchInterval)
 			defer ticker.Stop()
 			for {
-				if node, term, ok := askMembers(ctx, client, url); ok {
-					l.led(node, term)
+				asking, cancel := context.WithTimeout(ctx, watchTimeout)
+				if m, err := n.Members(asking); err == nil && m.Role == "leader" {
+					l.led(m.NodeID, m.Term)
 				}
+				cancel()
 				select {
 				case <-ctx.Done():
 					return
@@ -78,24 +73,4 @@ func (l *leadership) watch(ctx context.Context, nodes []*node) {
 		})
 	}
 	watchers.Wait()
-}
-
-// askMembers reports whether the node at url leads, with its ID and the term.
-func askMembers(ctx context.Context, client *http.Client, url string) (node, term uint64, leads bool) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, 0, false
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return 0, 0, false
-	}
-	defer answer.Body.Close()
-	var m struct {
-		NodeID uint64 `json:"nodeID"`
-		Role   string `json:"role"`
-		Term   uint64 `json:"term"`
-	}
-	err = json.NewDecoder(io.LimitReader(answer.Body, membersMax)).Decode(&m)
-	return m.NodeID, m.Term, err == nil && m.Role == "leader"
 }

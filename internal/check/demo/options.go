@@ -54,11 +54,8 @@ const (
 
 // Options describe a demo. Start from [Default]; the zero value is not valid.
 type Options struct {
-	// Command starts isotone; " serve" is appended. The nodes get only the variables in Environ,
-	// and their settings.
+	// Command starts isotone; " serve" is appended.
 	Command []string
-	// Environ are variables for the nodes, as in os.Environ.
-	Environ []string
 	// Kills is how often a leader ends, 0 to 100, and Every the time between two, 1 s to 1 min. It is
 	// longer if the cluster takes longer until all nodes are ready again.
 	Kills int

@@ -2,10 +2,11 @@ package demo
 
 import (
 	"fmt"
-	"html"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/isotone/isotone/internal/check/svg"
 )
 
 // Sizes of the picture in pixels.
@@ -34,58 +35,43 @@ var panelAfter = []int{40, 80, aroundAfter}
 // animationSeconds is how long the picture takes to appear, if the run took that long or longer.
 const animationSeconds = 8.0
 
-// pictureStyle supports light and dark backgrounds. What moves ends in its normal state, so that
-// programs without animations, and readers who want none, see the whole picture at once.
-const pictureStyle = `<style>
-text { font: 13px system-ui, sans-serif; fill: #1f2328 }
-.small { font-size: 11px; fill: #59636e }
-.head { font-size: 15px; font-weight: 600 }
-.page { fill: #ffffff }
-.grid { stroke: #d1d9e0 }
-.n1 { fill: #0969da } .n2 { fill: #1a7f37 } .n3 { fill: #8250df } .n0 { fill: #59636e }
-.kill { stroke: #cf222e; stroke-dasharray: 3 2 }
-.gap { fill: #cf222e; fill-opacity: 0.14 }
-.wrong { fill: #cf222e; font-weight: 600 }
+// pictureRules are for what only this picture has. What moves ends in its normal state, so that programs
+// without animations, and readers who want none, see the whole picture at once.
+const pictureRules = `.bold { font-weight: 600 }
+.gap { fill-opacity: 0.14 }
 .cover { transform: scaleX(0); transform-origin: %dpx 0; animation: uncover %.1fs linear }
 .late { animation: appear 0.4s ease-out backwards }
 @keyframes uncover { from { transform: scaleX(1) } }
 @keyframes appear { from { opacity: 0 } }
 @media (prefers-reduced-motion: reduce) { .cover, .late { animation: none } }
-@media (prefers-color-scheme: dark) {
-text { fill: #f0f6fc } .small { fill: #9198a1 } .page { fill: #0d1117 } .grid { stroke: #3d444d }
-.n1 { fill: #58a6ff } .n2 { fill: #3fb950 } .n3 { fill: #bc8cff } .n0 { fill: #9198a1 }
-.kill { stroke: #ff7b72 } .gap { fill: #ff7b72; fill-opacity: 0.25 } .wrong { fill: #ff7b72 }
-}
-</style>
+@media (prefers-color-scheme: dark) { .gap { fill-opacity: 0.25 } }
 `
+
+// leaderColours are those of the nodes, and that of none first.
+var leaderColours = [Nodes + 1]string{"muted", "blue", "green", "purple"}
 
 // picture is an SVG that is being drawn.
 type picture struct {
-	strings.Builder
+	svg.Picture
 	r *Result
-	// whole is the time that the chart shows, in seconds, and took how long the chart takes to appear.
-	whole, took float64
+	// axis is that of the chart, in seconds, and took how long the chart takes to appear.
+	axis svg.Axis
+	took float64
 }
 
 // Picture returns the run as SVG: answers over time in the colour of the leader, and around the first
 // five kills the answers in each millisecond. It appears from left to right.
 func (r *Result) Picture() string {
-	p := &picture{r: r, whole: float64(len(r.Columns)*r.ColumnMS) / 1000}
-	p.took = min(p.whole, animationSeconds)
-	fmt.Fprintf(p, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d" role="img" aria-label="%s">`+"\n",
-		pictureWidth, pictureHeight, html.EscapeString(r.headline()+". "+r.verdict()))
-	fmt.Fprintf(p, pictureStyle, chartRight+1, p.took)
-	fmt.Fprintf(p, `<rect class="page" width="%d" height="%d" rx="6"/>`+"\n", pictureWidth, pictureHeight)
-	p.text(24, 30, "head", "start", r.headline())
-	p.text(24, 50, "small", "start", fmt.Sprintf("Answers a second to %d clients, in columns of %d ms. The colour says which node leads.", r.Clients, r.ColumnMS))
+	whole := float64(len(r.Columns)*r.ColumnMS) / 1000
+	p := &picture{r: r, axis: svg.Axis{Left: chartLeft, Right: chartRight, To: whole}, took: min(whole, animationSeconds)}
+	p.Title(r.headline(), fmt.Sprintf("Answers a second to %d clients, in columns of %d ms. The colour says which node leads.", r.Clients, r.ColumnMS))
 	p.chart()
 	if len(r.Kills) > 0 {
 		p.panels()
 	}
-	p.text(24, pictureHeight-14, "small", "start", r.verdict())
-	p.text(chartRight, pictureHeight-14, "small", "end", fmt.Sprintf("isotone demo failover, %s, %d CPUs", r.At.Format("2006-01-02"), r.CPUs))
-	p.WriteString("</svg>\n")
-	return p.String()
+	p.Text("small", "start", 24, pictureHeight-14, r.verdict())
+	p.Text("small", "end", chartRight, pictureHeight-14, fmt.Sprintf("isotone demo failover, %s, %d CPUs", r.At.Format("2006-01-02"), r.CPUs))
+	return p.SVG(pictureWidth, pictureHeight, r.headline()+". "+r.verdict(), fmt.Sprintf(pictureRules, chartRight+1, p.took))
 }
 
 // headline says what was done and how that ended.
@@ -123,25 +109,21 @@ func (p *picture) chart() {
 	top := niceTop(slices.Max(rates))
 	for _, mark := range []float64{0, top / 2, top} {
 		y := chartBottom - mark/top*(chartBottom-chartTop)
-		fmt.Fprintf(p, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%[3]f"/>`+"\n", chartLeft, chartRight, y)
-		p.text(chartLeft-8, y+4, "small", "end", fmt.Sprintf("%g", mark))
+		p.Line("grid", chartLeft, y, chartRight, y)
+		p.Text("small", "end", chartLeft-8, y+4, fmt.Sprintf("%g", mark))
 	}
 	p.bars(box{chartLeft, chartRight, chartTop, chartBottom}, rates, leaders, top)
-	step := math.Ceil(p.whole / 15)
-	for at := 0.0; at <= p.whole; at += step {
-		p.text(p.at(at), chartBottom+16, "small", "middle", fmt.Sprintf("%g", at))
+	step := math.Ceil(p.axis.To / 15)
+	for at := 0.0; at <= p.axis.To; at += step {
+		p.Text("small", "middle", p.axis.At(at), chartBottom+16, fmt.Sprintf("%g", at))
 	}
-	p.text(chartRight, chartBottom+32, "small", "end", "seconds")
+	p.Text("small", "end", chartRight, chartBottom+32, "seconds")
 	for _, k := range p.r.Kills {
-		fmt.Fprintf(p, `<line class="kill" x1="%.1f" x2="%[1]f" y1="%d" y2="%d"/>`+"\n", p.at(k.AtS), chartTop-8, chartBottom)
-		p.text(p.at(k.AtS), chartTop-12, "wrong", "middle", "✗ "+gapText(k.GapMS))
+		x := p.axis.At(k.AtS)
+		p.Line("red dashed", x, chartTop-8, x, chartBottom)
+		p.Text("red bold", "middle", x, chartTop-12, "✗ "+gapText(k.GapMS))
 	}
-	fmt.Fprintf(p, `<rect class="page cover" x="%d" y="%d" width="%d" height="%d"/>`+"\n", chartLeft+1, chartTop-26, chartRight-chartLeft, chartBottom-chartTop+26)
-}
-
-// at returns where a time in seconds lies in the chart.
-func (p *picture) at(seconds float64) float64 {
-	return chartLeft + seconds/p.whole*(chartRight-chartLeft)
+	p.Rect("page cover", chartLeft+1, chartTop-26, chartRight-chartLeft, chartBottom-chartTop+26, "")
 }
 
 // box is a rectangle in pixels.
@@ -161,9 +143,9 @@ func (p *picture) bars(b box, values []float64, leaders []uint64, top float64) {
 		height := min(v/top, 1) * (b.bottom - b.top)
 		fmt.Fprintf(paths[leaders[i]], "M%.2f %.1fv%.1fh%.2fv%.1fz", b.left+float64(i)*width, b.bottom, -height, width*0.9, height)
 	}
-	for leader := range uint64(p.r.Nodes + 1) {
-		if path := paths[leader]; path != nil {
-			fmt.Fprintf(p, `<path class="n%d" d="%s"/>`+"\n", leader, path)
+	for leader, colour := range leaderColours {
+		if path := paths[uint64(leader)]; path != nil {
+			fmt.Fprintf(p, `<path class="%s" d="%s"/>`+"\n", colour, path)
 		}
 	}
 }
@@ -176,7 +158,7 @@ func (p *picture) panels() {
 			break
 		}
 	}
-	p.text(24, panelTop-22, "small", "start", fmt.Sprintf("Answers in each millisecond, from %d ms before a leader ends until %d ms after it; red: no client had an answer.", panelBefore, after))
+	p.Text("small", "start", 24, panelTop-22, fmt.Sprintf("Answers in each millisecond, from %d ms before a leader ends until %d ms after it; red: no client had an answer.", panelBefore, after))
 	most := 1.0
 	shown := p.r.Kills[:min(len(p.r.Kills), panelsMax)]
 	for _, k := range shown {
@@ -187,7 +169,7 @@ func (p *picture) panels() {
 	width := (float64(chartRight) - 24 - panelGap*(panelsMax-1)) / panelsMax
 	for i, k := range shown {
 		left := 24 + float64(i)*(width+panelGap)
-		fmt.Fprintf(p, `<g class="late" style="animation-delay:%.2fs">`+"\n", k.AtS/p.whole*p.took)
+		fmt.Fprintf(p, `<g class="late" style="animation-delay:%.2fs">`+"\n", k.AtS/p.axis.To*p.took)
 		p.panel(box{left, left + width, panelTop, panelBottom}, k, after, most)
 		p.WriteString("</g>\n")
 	}
@@ -195,9 +177,7 @@ func (p *picture) panels() {
 
 // panel draws one of them.
 func (p *picture) panel(b box, k Kill, after int, most float64) {
-	at := func(ms float64) float64 {
-		return b.left + min(max(ms+panelBefore, 0), float64(panelBefore+after))/float64(panelBefore+after)*(b.right-b.left)
-	}
+	axis := svg.Axis{Left: b.left, Right: b.right, From: -panelBefore, To: float64(after)}
 	gapFrom, gapTo, later := k.silence(after)
 	values := make([]float64, panelBefore+after)
 	leaders := make([]uint64, panelBefore+after)
@@ -210,21 +190,21 @@ func (p *picture) panel(b box, k Kill, after int, most float64) {
 			leaders[ms] = k.Successor
 		}
 	}
-	from, to := at(gapFrom), at(gapTo)
-	fmt.Fprintf(p, `<rect class="gap" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`+"\n", from, b.top, to-from, b.bottom-b.top)
+	from, to := axis.At(gapFrom), axis.At(gapTo)
+	p.Rect("red gap", from, b.top, to-from, b.bottom-b.top, "")
 	p.bars(b, values, leaders, most)
-	fmt.Fprintf(p, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%[3]f"/>`+"\n", b.left, b.right, b.bottom)
-	fmt.Fprintf(p, `<line class="kill" x1="%.1f" x2="%[1]f" y1="%.1f" y2="%.1f"/>`+"\n", at(0), b.top, b.bottom)
+	p.Line("grid", b.left, b.bottom, b.right, b.bottom)
+	p.Line("red dashed", axis.At(0), b.top, axis.At(0), b.bottom)
 	if later {
-		p.text(b.left, b.bottom+16, "", "start", fmt.Sprintf("✗ %s, %.1f s later", gapText(k.GapMS), k.GapAtS-k.AtS))
+		p.Text("", "start", b.left, b.bottom+16, fmt.Sprintf("✗ %s, %.1f s later", gapText(k.GapMS), k.GapAtS-k.AtS))
 		return
 	}
-	p.text(b.left, b.bottom+16, "", "start", "✗ "+gapText(k.GapMS))
+	p.Text("", "start", b.left, b.bottom+16, "✗ "+gapText(k.GapMS))
 	who := fmt.Sprintf("node %d → %d", k.Node, k.Successor)
 	if k.Successor == 0 {
 		who = fmt.Sprintf("node %d → none", k.Node)
 	}
-	p.text(b.right, b.bottom+16, "small", "end", who)
+	p.Text("small", "end", b.right, b.bottom+16, who)
 }
 
 // silence returns from when until when no client had an answer, in milliseconds from the kill. If the
@@ -256,8 +236,4 @@ func niceTop(most float64) float64 {
 		}
 	}
 	return 10 * unit
-}
-
-func (p *picture) text(x, y float64, class, anchor, text string) {
-	fmt.Fprintf(p, `<text x="%.1f" y="%.1f" class="%s" text-anchor="%s">%s</text>`+"\n", x, y, class, anchor, html.EscapeString(text))
 }

@@ -91,12 +91,14 @@ internal/check/testnode:    internal/check/await internal/check/rig internal/hos
 internal/check/bench:       . internal/reply internal/core/interval internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
 internal/check/clockbench:  . client internal/core/lincheck internal/steady internal/check/bench ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/child:
+internal/check/svg:
 internal/check/parallel:
 internal/check/evidence:
 internal/check/pgserver:
 internal/check/ports:
-internal/check/demo:        . client internal/core/lincheck internal/check/child internal/check/ports ; github.com/HdrHistogram/hdrhistogram-go
-internal/check/chaos:       . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/ports ; golang.org/x/sys github.com/quic-go/quic-go
+internal/check/cluster:     internal/check/child internal/check/ports
+internal/check/demo:        . client internal/core/lincheck internal/check/cluster internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
+internal/check/chaos:       . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/ports internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/fakecluster: internal/survey
 internal/check/chromium:    ; golang.org/x/net
 internal/check/trial:       . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/evidence internal/check/parallel
@@ -107,7 +109,7 @@ internal/check/operation:
 internal/check/upgrade:
 internal/check/manual:
 
-site/plot:
+site/plot:                  internal/check/svg
 internal/check/evidence/record: internal/check/evidence
 internal/check/golden:
 internal/check/structure:
@@ -122,8 +124,8 @@ bench/proxy:
 bench/client:               . client
 bench/thrift:               snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
 interop/goredis:            . ; github.com/redis/go-redis/v9
-examples/joke:              internal/proxy internal/balance ; github.com/HdrHistogram/hdrhistogram-go
-examples/intervals:         . client internal/core/lincheck internal/check/ports internal/core/wire
+examples/joke:              internal/check/svg internal/proxy internal/balance ; github.com/HdrHistogram/hdrhistogram-go
+examples/intervals:         . client internal/core/lincheck internal/check/cluster internal/check/svg internal/core/wire
 
 cmd/isotone:                * ; *
 `
