@@ -23,7 +23,7 @@ _isotone() {
 			[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *: ]] && compopt -o nospace 2>/dev/null
 			;;
 		esac
-	} < <("$command" completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+	} < <("$command" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 	return 0
 }
 complete -F _isotone isotone

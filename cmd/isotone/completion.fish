@@ -2,7 +2,7 @@
 function __isotone_complete
     set -l words (commandline -opc)
     set -l cur (commandline -ct)
-    set -l lines ($words[1] completion words -- $words[2..-1] "$cur" 2>/dev/null)
+    set -l lines ($words[1] complete -- $words[2..-1] "$cur" 2>/dev/null)
     set -l lead ""
     set -l rest "$cur"
     if string match -q -- '--*=*' "$cur"

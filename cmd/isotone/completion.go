@@ -1,7 +1,7 @@
 package main
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 	"io"
 	"strings"
@@ -10,78 +10,49 @@ import (
 )
 
 // completionCmd prints what has a shell complete command lines of isotone. The scripts only ask
-// completionWordsCmd, so that they fit every version of the binary.
+// completeCmd, so that they fit every version of the binary.
 type completionCmd struct {
-	Bash  completionBashCmd  `cmd:"" help:"Print the script for bash."`
-	Zsh   completionZshCmd   `cmd:"" help:"Print the script for zsh."`
-	Fish  completionFishCmd  `cmd:"" help:"Print the script for fish."`
-	Words completionWordsCmd `cmd:"" hidden:"" help:"For the scripts: print what may follow."`
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-//go:embed completion.bash
-var completionBash string
+//go:embed completion.bash completion.zsh completion.fish
+var completionScripts embed.FS
 
-//go:embed completion.zsh
-var completionZsh string
-
-//go:embed completion.fish
-var completionFish string
-
-type completionBashCmd struct{}
-
-// Help says how to install the script.
-func (completionBashCmd) Help() string {
-	return "For this shell:\n\n" +
-		"  source <(isotone completion bash)\n\n" +
-		"For every new shell, with the package bash-completion:\n\n" +
-		"  mkdir -p ~/.local/share/bash-completion/completions\n" +
-		"  isotone completion bash > ~/.local/share/bash-completion/completions/isotone\n\n" +
-		"Without it, add the first line to ~/.bashrc."
-}
-
-// Run prints the script.
-func (completionBashCmd) Run(con console) error { return printText(con.out, completionBash) }
-
-type completionZshCmd struct{}
-
-// Help says how to install the script.
-func (completionZshCmd) Help() string {
-	return "For this shell, after compinit:\n\n" +
-		"  source <(isotone completion zsh)\n\n" +
-		"For every new shell, to a directory of fpath:\n\n" +
-		"  isotone completion zsh > \"${fpath[1]}/_isotone\"\n\n" +
-		"Completion must be on in ~/.zshrc: autoload -Uz compinit; compinit"
-}
-
-// Run prints the script.
-func (completionZshCmd) Run(con console) error { return printText(con.out, completionZsh) }
-
-type completionFishCmd struct{}
-
-// Help says how to install the script.
-func (completionFishCmd) Help() string {
-	return "For this shell:\n\n" +
+// Help says how to install the scripts.
+func (completionCmd) Help() string {
+	return "For this shell; zsh needs compinit before:\n\n" +
+		"  source <(isotone completion bash)\n" +
+		"  source <(isotone completion zsh)\n" +
 		"  isotone completion fish | source\n\n" +
-		"For every new shell:\n\n" +
+		"For every new shell; bash with the package bash-completion, zsh with \"autoload -Uz compinit; compinit\" in ~/.zshrc:\n\n" +
+		"  mkdir -p ~/.local/share/bash-completion/completions\n" +
+		"  isotone completion bash > ~/.local/share/bash-completion/completions/isotone\n" +
+		"  isotone completion zsh > \"${fpath[1]}/_isotone\"\n" +
 		"  isotone completion fish > ~/.config/fish/completions/isotone.fish"
 }
 
 // Run prints the script.
-func (completionFishCmd) Run(con console) error { return printText(con.out, completionFish) }
+func (c *completionCmd) Run(con console) error {
+	script, err := completionScripts.ReadFile("completion." + c.Shell)
+	if err != nil {
+		return err
+	}
+	return printText(con.out, string(script))
+}
 
 func printText(w io.Writer, text string) error {
 	_, err := io.WriteString(w, text)
 	return err
 }
 
-// completionWordsCmd prints how the last word of a command line may be completed. The first line
+// completeCmd prints how the last word of a command line may be completed. The first line
 // is words, files or dirs. After words, each line is a word, a tab, and what it means.
-type completionWordsCmd struct {
+type completeCmd struct {
 	Words []string `arg:"" optional:"" passthrough:"" help:"The words after isotone; the last one is not complete."`
 }
 
 // Run prints the completions.
-func (c *completionWordsCmd) Run(con console, app *kong.Kong) error {
+func (c *completeCmd) Run(con console, app *kong.Kong) error {
 	words := c.Words
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]

@@ -3,7 +3,7 @@
 _isotone() {
 	local -a lines items
 	local line
-	lines=("${(@f)$("${words[1]/#\~\//$HOME/}" completion words -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+	lines=("${(@f)$("${words[1]/#\~\//$HOME/}" complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
 	case ${lines[1]} in
 	files | dirs)
 		[[ $PREFIX == --*=* ]] && compset -P '*='

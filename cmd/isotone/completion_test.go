@@ -75,7 +75,7 @@ var completionCases = []struct {
 func TestCompletion_NamesWhatMayFollow(t *testing.T) {
 	t.Parallel()
 	for _, tc := range completionCases {
-		args := append([]string{"completion", "words", "--"}, strings.Split(tc.words, "|")...)
+		args := append([]string{"complete", "--"}, strings.Split(tc.words, "|")...)
 		code, out, errs := command(args...)
 		kind, rest, _ := strings.Cut(out, "\n")
 		var got []string
@@ -212,10 +212,10 @@ true`
 func TestCompletion_ScriptsAreWhole(t *testing.T) {
 	for name, check := range map[string][]string{"bash": {"-n"}, "zsh": {"-n"}, "fish": {"--no-execute"}} {
 		code, out, _ := command("completion", name)
-		if code != 0 || !strings.Contains(out, "completion words -- ") || !strings.Contains(out, "files") || !strings.Contains(out, "dirs") || !strings.HasSuffix(out, "\n") {
+		if code != 0 || !strings.Contains(out, " complete -- ") || !strings.Contains(out, "files") || !strings.Contains(out, "dirs") || !strings.HasSuffix(out, "\n") {
 			t.Errorf("%s: exit code %d\n%s", name, code, out)
 		}
-		if _, help, _ := command("completion", name, "--help"); !strings.Contains(help, "isotone completion "+name+" >") || !strings.Contains(help, "source") {
+		if _, help, _ := command("completion", name, "--help"); strings.Count(help, "isotone completion "+name) != 2 {
 			t.Errorf("%s: the help does not say how to install the script:\n%s", name, help)
 		}
 		file := filepath.Join(t.TempDir(), name)

@@ -55,7 +55,8 @@ type cli struct {
 	Stats      statsCmd      `cmd:"" help:"Analyse request logs: what requests cost, and how many workers a core can keep busy."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Completion completionCmd `cmd:"" help:"Print a script that has bash, zsh or fish complete command lines."`
-	Man        manCmd        `cmd:"" hidden:"" help:"Print the manual pages."`
+	Complete   completeCmd   `cmd:"" hidden:"" help:"For these scripts: print what may follow."`
+	Man        manCmd        `cmd:"" hidden:"" help:"Write the manual pages."`
 }
 
 // console is the standard output and error of a subcommand.

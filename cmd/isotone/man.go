@@ -11,32 +11,16 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// manCmd makes the manual pages from the definition of the command line: isotone(1), and
+// manCmd writes the manual pages from the definition of the command line: isotone(1), and
 // isotone-COMMAND(1) for each command with all that is below it. Packages contain them.
 type manCmd struct {
-	Command string `arg:"" optional:"" help:"The command whose page to print. Default: isotone itself."`
-	Dir     string `name:"dir" placeholder:"DIR" complete:"dirs" help:"Write all pages to files in this directory, which must exist."`
+	Dir string `name:"dir" required:"" placeholder:"DIR" complete:"dirs" help:"Directory to write the pages to, which must exist."`
 }
 
-// Run prints one page, or writes all of them.
-func (c *manCmd) Run(con console, app *kong.Kong) error {
-	commands := visible(app.Model.Node)
-	if c.Dir == "" {
-		if c.Command == "" {
-			return printText(con.out, manOverview(app.Model.Node))
-		}
-		for _, command := range commands {
-			if command.Name == c.Command {
-				return printText(con.out, manPage(command))
-			}
-		}
-		return usagef("there is no command %q: \"isotone --help\" lists them", c.Command)
-	}
-	if c.Command != "" {
-		return usagef("want a command or --dir, not both")
-	}
+// Run writes the pages.
+func (c *manCmd) Run(app *kong.Kong) error {
 	pages := map[string]string{"isotone": manOverview(app.Model.Node)}
-	for _, command := range commands {
+	for _, command := range visible(app.Model.Node) {
 		pages["isotone-"+command.Name] = manPage(command)
 	}
 	for name, page := range pages {

@@ -4,17 +4,19 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	oci "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
@@ -24,65 +26,17 @@ const (
 	imageID   = 65532
 )
 
-// Media types of the OCI image specification 1.1.
-const (
-	typeIndex    = "application/vnd.oci.image.index.v1+json"
-	typeManifest = "application/vnd.oci.image.manifest.v1+json"
-	typeConfig   = "application/vnd.oci.image.config.v1+json"
-	typeLayer    = "application/vnd.oci.image.layer.v1.tar+gzip"
-)
+// version2 is that of all documents of an image.
+var version2 = specs.Versioned{SchemaVersion: 2}
 
-// descriptor refers to a blob.
-type descriptor struct {
-	MediaType   string            `json:"mediaType"`
-	Digest      string            `json:"digest"`
-	Size        int               `json:"size"`
-	Platform    *platform         `json:"platform,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-}
-
-type platform struct {
-	Architecture string `json:"architecture"`
-	OS           string `json:"os"`
-}
-
-type manifest struct {
-	SchemaVersion int               `json:"schemaVersion"`
-	MediaType     string            `json:"mediaType"`
-	Config        descriptor        `json:"config"`
-	Layers        []descriptor      `json:"layers"`
-	Annotations   map[string]string `json:"annotations,omitempty"`
-}
-
-type index struct {
-	SchemaVersion int               `json:"schemaVersion"`
-	MediaType     string            `json:"mediaType"`
-	Manifests     []descriptor      `json:"manifests"`
-	Annotations   map[string]string `json:"annotations,omitempty"`
-}
-
-// imageConfig is how the program in an image is run.
+// imageConfig is how the program in an image is run: that of OCI, and Docker's health check. Others
+// have health checks elsewhere.
 type imageConfig struct {
-	Created string `json:"created"`
-	platform
+	oci.Image
 	Config struct {
-		User         string              `json:"User"`
-		ExposedPorts map[string]struct{} `json:"ExposedPorts"`
-		Env          []string            `json:"Env"`
-		Entrypoint   []string            `json:"Entrypoint"`
-		Cmd          []string            `json:"Cmd"`
-		Volumes      map[string]struct{} `json:"Volumes"`
-		WorkingDir   string              `json:"WorkingDir"`
-		Labels       map[string]string   `json:"Labels"`
-		StopSignal   string              `json:"StopSignal"`
-		// Docker's own; others have health checks elsewhere.
+		oci.ImageConfig
 		Healthcheck healthcheck `json:"Healthcheck"`
 	} `json:"config"`
-	RootFS struct {
-		Type    string   `json:"type"`
-		DiffIDs []string `json:"diff_ids"`
-	} `json:"rootfs"`
-	History []history `json:"history"`
 }
 
 type healthcheck struct {
@@ -94,38 +48,28 @@ type healthcheck struct {
 	Retries       int           `json:"Retries"`
 }
 
-type history struct {
-	Created   string `json:"created"`
-	CreatedBy string `json:"created_by"`
-}
-
 // blobs are the contents of an archive, by their digests.
-type blobs map[string][]byte
+type blobs map[digest.Digest][]byte
 
 // add returns a descriptor of content, which is JSON unless it is bytes already.
-func (b blobs) add(mediaType string, content any) (descriptor, error) {
+func (b blobs) add(mediaType string, content any) (oci.Descriptor, error) {
 	body, ready := content.([]byte)
 	if !ready {
 		var err error
 		if body, err = json.Marshal(content); err != nil {
-			return descriptor{}, err
+			return oci.Descriptor{}, err
 		}
 	}
-	digest := digestOf(body)
-	b[digest] = body
-	return descriptor{MediaType: mediaType, Digest: digest, Size: len(body)}, nil
-}
-
-func digestOf(body []byte) string {
-	sum := sha256.Sum256(body)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	d := oci.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(body), Size: int64(len(body))}
+	b[d.Digest] = body
+	return d, nil
 }
 
 // platformImage is the image for one architecture.
 type platformImage struct {
 	blobs           blobs
-	manifest        descriptor
-	config, content string // digests
+	manifest        oci.Descriptor
+	config, content digest.Digest
 }
 
 // image returns the image for one architecture: the programs, certificates of authorities for HTTPS
@@ -144,16 +88,18 @@ func (r *release) image(arch string, p programs) (platformImage, error) {
 		return platformImage{}, err
 	}
 	i := platformImage{blobs: blobs{}}
-	layerAt, err := i.blobs.add(typeLayer, layer)
+	layerAt, err := i.blobs.add(oci.MediaTypeImageLayerGzip, layer)
 	if err != nil {
 		return platformImage{}, err
 	}
-	configAt, err := i.blobs.add(typeConfig, r.imageConfig(arch, digestOf(content)))
+	configAt, err := i.blobs.add(oci.MediaTypeImageConfig, r.imageConfig(arch, digest.FromBytes(content)))
 	if err != nil {
 		return platformImage{}, err
 	}
-	i.manifest, err = i.blobs.add(typeManifest, manifest{SchemaVersion: 2, MediaType: typeManifest, Config: configAt, Layers: []descriptor{layerAt}, Annotations: r.labels()})
-	i.manifest.Platform = &platform{Architecture: arch, OS: "linux"}
+	i.manifest, err = i.blobs.add(oci.MediaTypeImageManifest, oci.Manifest{
+		Versioned: version2, MediaType: oci.MediaTypeImageManifest, Config: configAt, Layers: []oci.Descriptor{layerAt}, Annotations: r.labels(),
+	})
+	i.manifest.Platform = &oci.Platform{Architecture: arch, OS: "linux"}
 	i.config, i.content = configAt.Digest, layerAt.Digest
 	return i, err
 }
@@ -191,8 +137,8 @@ func authorities() []byte {
 	return out.Bytes()
 }
 
-func (r *release) imageConfig(arch, content string) *imageConfig {
-	c := &imageConfig{Created: r.time.Format(time.RFC3339), platform: platform{Architecture: arch, OS: "linux"}}
+func (r *release) imageConfig(arch string, content digest.Digest) *imageConfig {
+	c := &imageConfig{Image: oci.Image{Created: &r.time, Platform: oci.Platform{Architecture: arch, OS: "linux"}}}
 	c.Config.User = fmt.Sprintf("%d:%d", imageID, imageID)
 	c.Config.ExposedPorts = map[string]struct{}{"7609/tcp": {}, "8080/tcp": {}, "8080/udp": {}, "60001/tcp": {}}
 	c.Config.Env = []string{"PATH=/usr/bin", "DATA_DIR=" + dataDir}
@@ -206,8 +152,8 @@ func (r *release) imageConfig(arch, content string) *imageConfig {
 		Test: []string{"CMD", "/usr/bin/isotone", "ready"}, Interval: 5 * time.Second, Timeout: 3 * time.Second,
 		StartPeriod: time.Minute, StartInterval: time.Second, Retries: 3,
 	}
-	c.RootFS.Type, c.RootFS.DiffIDs = "layers", []string{content}
-	c.History = []history{{c.Created, "release/build.sh " + r.version}}
+	c.RootFS.Type, c.RootFS.DiffIDs = "layers", []digest.Digest{content}
+	c.History = []oci.History{{Created: &r.time, CreatedBy: "release/build.sh " + r.version}}
 	return c
 }
 
@@ -225,7 +171,7 @@ func (r *release) labels() map[string]string {
 // manifest.json as well, for versions of "docker load" that know no layouts: those take the images
 // one by one, and the architecture is part of the tag.
 func (r *release) archive(images []platformImage) ([]byte, error) {
-	all, both := blobs{}, index{SchemaVersion: 2, MediaType: typeIndex, Annotations: r.labels()}
+	all, both := blobs{}, oci.Index{Versioned: version2, MediaType: oci.MediaTypeImageIndex, Annotations: r.labels()}
 	type legacy struct {
 		Config   string
 		RepoTags []string
@@ -233,28 +179,26 @@ func (r *release) archive(images []platformImage) ([]byte, error) {
 	}
 	var old []legacy
 	for _, i := range images {
-		for digest, body := range i.blobs {
-			all[digest] = body
-		}
+		maps.Copy(all, i.blobs)
 		both.Manifests = append(both.Manifests, i.manifest)
 		old = append(old, legacy{blobPath(i.config), []string{"isotone:" + r.version + "-" + i.manifest.Platform.Architecture}, []string{blobPath(i.content)}})
 	}
-	named, err := all.add(typeIndex, both)
+	named, err := all.add(oci.MediaTypeImageIndex, both)
 	if err != nil {
 		return nil, err
 	}
-	named.Annotations = map[string]string{"io.containerd.image.name": "docker.io/library/isotone:" + r.version, "org.opencontainers.image.ref.name": r.version}
+	named.Annotations = map[string]string{"io.containerd.image.name": "docker.io/library/isotone:" + r.version, oci.AnnotationRefName: r.version}
 	files := map[string]any{
-		"index.json": index{SchemaVersion: 2, MediaType: typeIndex, Manifests: []descriptor{named}}, "manifest.json": old,
-		"oci-layout": map[string]string{"imageLayoutVersion": "1.0.0"},
+		"index.json": oci.Index{Versioned: version2, MediaType: oci.MediaTypeImageIndex, Manifests: []oci.Descriptor{named}}, "manifest.json": old,
+		oci.ImageLayoutFile: oci.ImageLayout{Version: oci.ImageLayoutVersion},
 	}
-	for digest, body := range all {
-		files[blobPath(digest)] = body
+	for named, body := range all {
+		files[blobPath(named)] = body
 	}
 	return writeArchive(files, r.time)
 }
 
-func blobPath(digest string) string { return "blobs/sha256/" + digest[len("sha256:"):] }
+func blobPath(d digest.Digest) string { return "blobs/sha256/" + d.Encoded() }
 
 // writeArchive returns files in the format of tar, in the order of their names. What is not bytes
 // becomes JSON.

@@ -15,6 +15,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/opencontainers/go-digest"
+	oci "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // testRelease is a release whose binaries are short texts.
@@ -194,11 +197,10 @@ func TestDeb_HasFilesSumsAndScripts(t *testing.T) {
 }
 
 // readBlob returns the JSON that d refers to, whose size and digest must be right.
-func readBlob[T any](t *testing.T, files map[string]tarFile, d descriptor) (value T) {
+func readBlob[T any](t *testing.T, files map[string]tarFile, d oci.Descriptor) (value T) {
 	t.Helper()
 	body := files[blobPath(d.Digest)].body
-	sum := sha256.Sum256(body)
-	if d.Digest != "sha256:"+hex.EncodeToString(sum[:]) || d.Size != len(body) {
+	if d.Digest != digest.FromBytes(body) || d.Size != int64(len(body)) {
 		t.Fatalf("the blob of %+v has %d bytes and another digest", d, len(body))
 	}
 	if err := json.Unmarshal(body, &value); err != nil {
@@ -209,14 +211,14 @@ func readBlob[T any](t *testing.T, files map[string]tarFile, d descriptor) (valu
 
 func TestImage_HasBothArchitectures(t *testing.T) {
 	files, _ := untar(t, made(t, testRelease(t, "linux/amd64", "linux/arm64"))["isotone_v1.2.3_oci.tar"])
-	var top index
+	var top oci.Index
 	if err := json.Unmarshal(files["index.json"].body, &top); err != nil || len(top.Manifests) != 1 {
 		t.Fatalf("%s: %v", files["index.json"].body, err)
 	}
 	if name := top.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; name != "v1.2.3" {
 		t.Errorf("the image is called %q", name)
 	}
-	both := readBlob[index](t, files, top.Manifests[0])
+	both := readBlob[oci.Index](t, files, top.Manifests[0])
 	if len(both.Manifests) != 2 {
 		t.Fatalf("%d architectures", len(both.Manifests))
 	}
@@ -225,7 +227,7 @@ func TestImage_HasBothArchitectures(t *testing.T) {
 		if d.Platform == nil || d.Platform.Architecture != arch || d.Platform.OS != "linux" {
 			t.Errorf("platform %+v, want %s", d.Platform, arch)
 		}
-		m := readBlob[manifest](t, files, d)
+		m := readBlob[oci.Manifest](t, files, d)
 		c := readBlob[imageConfig](t, files, m.Config)
 		if c.Architecture != arch || c.Config.User != "65532:65532" || c.Config.Labels["org.opencontainers.image.revision"] != "0123abc" {
 			t.Errorf("%s: %+v", arch, c)
@@ -240,7 +242,7 @@ func TestImage_HasBothArchitectures(t *testing.T) {
 		}
 		z, _ := gzip.NewReader(bytes.NewReader(layer))
 		content, _ := io.ReadAll(z)
-		if c.RootFS.DiffIDs[0] != digestOf(content) {
+		if c.RootFS.DiffIDs[0] != digest.FromBytes(content) {
 			t.Errorf("%s: the digest of the unpacked layer is wrong", arch)
 		}
 	}

@@ -119,7 +119,7 @@ release/licenses:
 
 bench/static:
 bench/far:
-bench/frontline:
+bench/origin:
 bench/proxy:
 bench/client:               . client
 bench/thrift:               snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go

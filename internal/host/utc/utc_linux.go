@@ -1,6 +1,7 @@
 package utc
 
 import (
+	"bytes"
 	"encoding/binary"
 	"os"
 	"time"
@@ -11,7 +12,7 @@ import (
 const (
 	clockBoundPath = "/var/run/clockbound/shm0"
 	vmClockPath    = "/dev/vmclock0"
-	// attemptsMax bounds how often a segment is read again because the daemon is writing it.
+	// attemptsMax bounds how often a file is read again because its writer is busy.
 	attemptsMax = 4
 )
 
@@ -19,55 +20,46 @@ func readClockBound() (Status, bool) { return readSegment(clockBoundPath, vmCloc
 
 // readSegment reads ClockBound's segment at path.
 func readSegment(path, vmClock string) (Status, bool) {
-	f, err := os.Open(path)
-	if err != nil {
+	var s segment
+	if !readStable(path, s[:], func() bool { return s.generation()&1 != 0 }) {
 		return Status{}, false
 	}
-	defer f.Close()
-	var s, again segment
-	for range attemptsMax {
-		if _, err := f.ReadAt(s[:], 0); err != nil {
-			return Status{}, false
-		}
-		if _, err := f.ReadAt(again[:], 0); err != nil {
-			return Status{}, false
-		}
-		if s != again {
-			continue
-		}
-		var ts unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-			return Status{}, false
-		}
-		status, err := s.status(ts.Nano(), func(marker uint64) bool { return disrupted(vmClock, marker) })
-		return status, err == nil
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return Status{}, false
 	}
-	return Status{}, false
+	status, err := s.status(ts.Nano(), func(marker uint64) bool { return disrupted(vmClock, marker) })
+	return status, err == nil
 }
 
 // disrupted reports whether the marker of the virtual machine's clock is another one, or cannot be
 // read. The layout is that of struct vmclock_abi in the kernel's uapi/linux/vmclock-abi.h.
 func disrupted(path string, marker uint64) bool {
+	var b [24]byte
+	ok := readStable(path, b[:], func() bool { return b[12]&1 != 0 }) // the sequence is odd during a change
+	return !ok || string(b[:4]) != "VCLK" || binary.LittleEndian.Uint64(b[16:]) != marker
+}
+
+// readStable reads the beginning of a file until it reads the same twice, and its writer is not busy.
+func readStable(path string, b []byte, busy func() bool) bool {
 	f, err := os.Open(path)
 	if err != nil {
-		return true
+		return false
 	}
 	defer f.Close()
-	var b, again [24]byte
+	again := make([]byte, len(b))
 	for range attemptsMax {
-		if _, err := f.ReadAt(b[:], 0); err != nil {
+		if _, err := f.ReadAt(b, 0); err != nil {
+			return false
+		}
+		if _, err := f.ReadAt(again, 0); err != nil {
+			return false
+		}
+		if bytes.Equal(b, again) && !busy() {
 			return true
 		}
-		if _, err := f.ReadAt(again[:], 0); err != nil {
-			return true
-		}
-		sequence := binary.LittleEndian.Uint32(b[12:])
-		if b != again || sequence&1 != 0 {
-			continue
-		}
-		return string(b[:4]) != "VCLK" || binary.LittleEndian.Uint64(b[16:]) != marker
 	}
-	return true
+	return false
 }
 
 // readKernel returns what the synchronizing program has told the kernel. Its maximum error grows by

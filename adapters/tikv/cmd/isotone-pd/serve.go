@@ -12,9 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isotone/isotone/adapters/tikv/forms"
 	"github.com/isotone/isotone/adapters/tikv/gateway"
-	"github.com/isotone/isotone/adapters/tikv/timelock"
-	"github.com/isotone/isotone/adapters/tikv/zero"
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/host/address"
@@ -136,9 +135,7 @@ const (
 
 // web returns the server of the HTTP forms.
 func (c *command) web(source cluster, certs *certificates, log *slog.Logger) *http.Server {
-	mux := http.NewServeMux()
-	mux.Handle("/assign", zero.Handler(source))
-	mux.Handle("/", timelock.Handler(source))
+	served := forms.Handler(source)
 	bounded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil && certs.ended(r.TLS.VerifiedChains) {
 			w.Header().Set("Connection", "close")
@@ -147,7 +144,7 @@ func (c *command) web(source cluster, certs *certificates, log *slog.Logger) *ht
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), c.Timeout)
 		defer cancel()
-		mux.ServeHTTP(w, r.WithContext(ctx))
+		served.ServeHTTP(w, r.WithContext(ctx))
 	})
 	return &http.Server{
 		Handler: bounded, TLSConfig: certs.config("http/1.1"), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),

@@ -1,7 +1,7 @@
-// Frontline is the slow origin of bench/frontline.sh: a JSON document of 4,195 bytes that changes
+// Origin is the slow origin of bench/live.sh: a JSON document of 4,195 bytes that changes
 // once a second, and takes a while to answer.
 //
-//	frontline HOST:PORT [DELAY]      DELAY is 50ms by default
+//	origin HOST:PORT [DELAY]      DELAY is 50ms by default
 package main
 
 import (
@@ -26,7 +26,7 @@ func document(second int64) string {
 
 func main() {
 	if len(os.Args) < 2 {
-		log.Fatal("usage: frontline HOST:PORT [DELAY]")
+		log.Fatal("usage: origin HOST:PORT [DELAY]")
 	}
 	delay := 50 * time.Millisecond
 	if len(os.Args) > 2 {
