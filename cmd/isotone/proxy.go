@@ -18,8 +18,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/isotone/isotone/internal/auth/address"
 	"github.com/isotone/isotone/internal/auth/credential"
-	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/proxy"
 	"github.com/isotone/isotone/internal/proxy/balance"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
-	"github.com/isotone/isotone/internal/host/address"
+	"github.com/isotone/isotone/internal/auth/address"
 	"github.com/isotone/isotone/internal/live"
 )
 

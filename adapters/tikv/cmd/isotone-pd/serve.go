@@ -15,8 +15,8 @@ import (
 	"github.com/isotone/isotone/adapters/tikv/forms"
 	"github.com/isotone/isotone/adapters/tikv/gateway"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/auth/address"
 	"github.com/isotone/isotone/internal/auth/credential"
-	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/listen"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-const root = "../.."
+const root = "../../.."
 
 // TestPlots_AreDrawnFromTheTables fails when a table has changed and its picture has not.
 func TestPlots_AreDrawnFromTheTables(t *testing.T) {
@@ -17,7 +17,7 @@ func TestPlots_AreDrawnFromTheTables(t *testing.T) {
 			continue
 		}
 		if got, err := os.ReadFile(p.picture(root)); err != nil || string(got) != want {
-			t.Errorf("%s differs from the table in %s (%v): go run ./site/plot", p.picture(root), p.file, err)
+			t.Errorf("%s differs from the table in %s (%v): go run ./internal/check/plot", p.picture(root), p.file, err)
 		}
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/host/address"
+	"github.com/isotone/isotone/internal/auth/address"
 )
 
 func TestAddress_FormsAndMeanings(t *testing.T) {

@@ -1,7 +1,7 @@
 // Command plot draws the plots of the documentation from the tables that stand in it, so both have
 // the same numbers. Without arguments it writes docs/images/plot-*.svg; the test fails when they differ.
 //
-//	go run ./site/plot
+//	go run ./internal/check/plot
 package main
 
 import (

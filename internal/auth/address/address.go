@@ -1,5 +1,5 @@
-// Package address owns the form of the addresses at which nodes are reached: host:port. It decides by
-// text alone; only a resolver knows whether a name exists.
+// Package address owns the addresses of nodes, host:port, and which addresses of clients count as one client.
+// It decides by text alone; only a resolver knows whether a name exists.
 package address
 
 import (
