@@ -7,8 +7,8 @@
 //
 // # How it works
 //
-// [Failover] starts the nodes (node.go), each a process with ports and a directory of its own. Clients
-// of package client ask for timestamps all the time (load.go), and internal/core/lincheck checks
+// [Failover] starts the nodes (package cluster), each a process with ports and a directory of its own.
+// Clients of package client ask for timestamps all the time (load.go), and internal/core/lincheck checks
 // the order and uniqueness of every answer. Watchers ask each node which one leads (leader.go). Every
 // few seconds the leader is killed, and started again later (failover.go). Answers are counted in
 // bins of a millisecond, from which [Result] has columns and, around each kill, every bin.

@@ -28,7 +28,7 @@ import (
 // fileSteps are those of internal/host/backup.Write.
 var fileSteps = []string{"created", "begun", "written", "synced", "renamed"}
 
-// command runs a subcommand with the settings of a node. It is killed after the step stop, or
+// runOn runs a subcommand with the settings of a node. It is killed after the step stop, or
 // not at all if that is empty. The exit code is -1 if it was killed.
 func runOn(t *testing.T, n *chaos.Node, stop string, args ...string) (code int, output string) {
 	t.Helper()

@@ -1,6 +1,6 @@
 // Package admin serves the HTTP API of operators, below /admin/. Answers and errors are JSON
-// in the form of internal/front/httpapi. What only the leader can do is answered by other
-// nodes with not_leader and the leader's address.
+// in the form of internal/front/httpapi. What only the leader can do, other nodes pass on to it
+// (internal/front/web/carry.go), or answer with not_leader and the leader's address.
 //
 //	GET  /admin/members        the members (front.MemberList)
 //	POST /admin/members        a front.MemberChange; answers as GET when it is applied

@@ -35,7 +35,7 @@ var ErrStopped = errors.New("the server is shutting down")
 // refuses what is longer.
 const lineBytesMax = 1 << 10
 
-// connectionsMaxDefault is the same as in internal/front/web.
+// connectionsMaxDefault is also that of internal/front/web.Limits.
 const connectionsMaxDefault = 20000
 
 // Config configures a [Gate]. Loop, HTTP1, Rest and Refuse are required.

@@ -359,7 +359,7 @@ func (p *parser) hostPort(flag, value, addr string, portMin int64) bool {
 	return false
 }
 
-// specified reports whether addr names a host. If it is [Unspecified], it records a fault that
+// specified reports whether addr names a host. If it is [address.Unspecified], it records a fault that
 // says who has to connect to it.
 func (p *parser) specified(flag, value, addr, who string) bool {
 	if !address.Unspecified(addr) {

@@ -3,8 +3,9 @@
 //
 // It owns the directory: its creation, its lock, the format of every record, and the check
 // that its content can be trusted. It does not interpret entries, and knows neither the leader
-// nor the time. internal/node is its only caller: it calls [Open] once, then [Store.Save] from
-// one goroutine, and [Store.Close] when that goroutine is done.
+// nor the time. internal/node calls [Open] once, then [Store.Save] from one goroutine, and
+// [Store.Close] when that goroutine is done. The server and the commands only look at a directory, or
+// prepare one, while no node runs on it.
 //
 // # Guarantees
 //

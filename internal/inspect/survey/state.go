@@ -12,10 +12,9 @@ import (
 // StateBytesMax bounds the size of a state document, far above that of a hundred members.
 const StateBytesMax = 4 << 20
 
-// State is the state document: one node's view of itself and of the cluster. The node
-// encodes it once a second; [Handler] and the page read it from /state and
-// /live/state/stream. 64-bit integers that can exceed 2^53 are strings in JSON, because
-// JavaScript would round them.
+// State is the state document: one node's view of itself and of the cluster. The node encodes it
+// once a second, and serves it at /state and /live/state/stream, where the page reads it. 64-bit
+// integers that can exceed 2^53 are strings in JSON, because JavaScript would round them.
 type State struct {
 	Version string    `json:"version"`
 	Now     time.Time `json:"now"`
