@@ -4,8 +4,8 @@
 // It owns the directory: its creation, its lock, the format of every record, and the check
 // that its content can be trusted. It does not interpret entries, and knows neither the leader
 // nor the time. internal/node calls [Open] once, then [Store.Save] from one goroutine, and
-// [Store.Close] when that goroutine is done. The server and the commands only look at a directory, or
-// prepare one, while no node runs on it.
+// [Store.Close] when that goroutine is done. The server and the commands also inspect and prepare
+// directories on which no node runs.
 //
 // # Guarantees
 //
