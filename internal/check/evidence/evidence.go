@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/csv"
 	"fmt"
+	"go/scanner"
+	"go/token"
 	"io"
 	"io/fs"
 	"os"
@@ -29,7 +31,7 @@ var coreSources = []string{".", "snowflake", "internal/core"}
 const raftModule = "go.etcd.io/raft/v3 "
 
 // Core identifies the state of the code that a simulation runs, in the repository at root: 16 hexadecimal digits, which
-// change with any file of it but tests.
+// change with the code of any file of it but tests, and not with comments.
 func Core(root string) (string, error) {
 	var files []string
 	for _, dir := range coreSources {
@@ -59,7 +61,10 @@ func Core(root string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(sum, "%s %d\n%s", filepath.ToSlash(name), len(text), text)
+		fmt.Fprintln(sum, filepath.ToSlash(name))
+		if err := writeCode(sum, name, text); err != nil {
+			return "", err
+		}
 	}
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -71,6 +76,24 @@ func Core(root string) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil)[:8]), nil
+}
+
+// writeCode writes the tokens of a Go file: all but comments, which change nothing, other than directives (//go:).
+func writeCode(w io.Writer, name string, text []byte) error {
+	var tokens scanner.Scanner
+	var faults scanner.ErrorList
+	file := token.NewFileSet().AddFile(name, -1, len(text))
+	tokens.Init(file, text, faults.Add, scanner.ScanComments)
+	for {
+		_, kind, literal := tokens.Scan()
+		switch {
+		case kind == token.EOF:
+			return faults.Err()
+		case kind == token.COMMENT && !strings.HasPrefix(literal, "//go:"):
+		default:
+			fmt.Fprintf(w, "%v %q\n", kind, literal)
+		}
+	}
 }
 
 // Commit returns the present commit of the repository at root, or "" if sources are not those of it.

@@ -69,6 +69,15 @@ func TestCore_ChangesWithTheCode(t *testing.T) {
 	write("snowflake/a.go", "package snowflake")
 	write("internal/core/sim/a.go", "package sim")
 	was := core()
+	write("a.go", "// Package a has a comment now.\npackage a // and another one\n")
+	if now := core(); now != was {
+		t.Error("a comment has changed it")
+	}
+	write("a.go", "//go:build linux\n\npackage a\n")
+	if now := core(); now == was {
+		t.Error("a directive has not changed it")
+	}
+	write("a.go", "package a")
 	for name, changes := range map[string]bool{
 		"internal/core/sim/b.go": true, "internal/core/sim/deep/b.go": true, "b.go": true, "snowflake/b.go": true,
 		"internal/core/sim/a_test.go": false, "internal/node/a.go": false, "client/a.go": false, "docs/a.md": false,

@@ -195,7 +195,7 @@ func (r *Replica) answeredByQuorum(voters []uint64) uint64 {
 	return answered[len(answered)-need]
 }
 
-// resetReads forgets positions, activity and promises. They hold for one term and role.
+// resetReads forgets which rounds were asked and answered, activity and promises. They hold for one term and role.
 func (f *facts) resetReads() {
 	for _, p := range f.peers { // order-free: each is reset by itself
 		p.askedRead, p.answeredRead, p.lastActive, p.promisedUntil, p.blamesAt = 0, 0, 0, 0, 0
@@ -204,7 +204,7 @@ func (f *facts) resetReads() {
 
 // isActive reports whether a member has answered this leader within an election timeout, and
 // its connection has not ended since.
-// Raft's RecentActive does not do: CheckQuorum resets it.
+// Raft's RecentActive is not enough: CheckQuorum resets it.
 func (f *facts) isActive(id uint64) bool {
 	p := f.peers[id]
 	return id == f.cfg.Self.NodeID || p != nil && p.lastActive > 0 && f.ticks-p.lastActive <= electionTicks

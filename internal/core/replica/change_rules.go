@@ -32,12 +32,12 @@ type rule struct {
 	args    []any
 }
 
-// invalid returns a rule that makes the request itself wrong: to repeat it does not help.
+// invalid returns a rule whose violation makes the request itself wrong: repeating it does not help.
 func invalid(broken bool, without mutant.Mutant, text string, args ...any) rule {
 	return rule{broken, without, isotone.CodeInvalidArgument, text, args}
 }
 
-// tooEarly returns a rule that the same request may keep later.
+// tooEarly returns a rule that the same request may satisfy later.
 func tooEarly(broken bool, without mutant.Mutant, text string, args ...any) rule {
 	return rule{broken, without, isotone.CodeOverloaded, text, args}
 }

@@ -109,7 +109,7 @@ func (c *clocks) peerTime(p *peerView) (wall uint64, ok bool) {
 	return wall, ok && (c.mono-p.clock.at <= c.validity() || mutant.On(mutant.BelieveStaleClocks))
 }
 
-// update updates the quorum's clock and what depends on it.
+// update updates the quorum's clock.
 func (c *clocks) update() {
 	voters := c.conf.GetVoters()
 	if len(voters) == 1 && voters[0] == c.cfg.Self.NodeID {

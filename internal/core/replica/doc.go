@@ -7,7 +7,8 @@
 // peers, requests of clients, a write that became durable. The [Effects] are what has to be
 // done. The caller, in any order,
 //
-//  1. sends Effects.Send,
+//  1. sends Effects.Send, AskClock and TellClock, and its hello or its clock where Announce or SendClock
+//     ask for it,
 //  2. hands Effects.Write to its storage and returns it in Input.Persisted once it is durable,
 //     never before (I1, I8),
 //  3. answers the requests in Effects.Answers and Effects.LeaseAnswers.
@@ -20,20 +21,22 @@
 // # Parts
 //
 // A [Replica] composes parts, each with its own state and no knowledge of the ones above it. What all
-// of them share (settings, clocks, term, role, the log and the applied state) are the facts, which only
-// the replica changes. From the bottom up:
+// of them share (settings, clocks, term, role, the log and the applied state) are the facts
+// (facts.go). From the bottom up:
 //
 //   - clocks: the clamped clock of this node (clock.go)
 //   - tail: what is proposed, and what the disk lacks (write.go)
 //   - digests: whether this replica's state is that of the others (level.go)
-//   - succession: votes, promises, and when to ask for votes (succession.go, promise.go)
+//   - succession: votes, promises, and when to ask for votes (succession.go, promise.go, campaign.go)
 //   - ids: worker leases and generators of this process (worker.go, generator.go)
 //   - interval: what this node knows of the cluster clock (interval.go)
-//   - queue: the requests that wait, and the rounds in flight (round.go)
-//   - leading: the volatile state of a leader: allocator, read lease, cluster clock, reservations,
-//     floors, worker leases of clients (leading.go and the files that it names)
-//   - admission and membership: who may connect, and which changes of the members are possible
-//     (admission.go, change_rules.go)
+//   - queue: the requests that wait, the rounds in flight, and whose turn it is (round.go, turns.go)
+//   - leading: the volatile state of a leader (leading.go): the allocator (issue.go), the read lease
+//     (lease.go), the cluster clock (interval_clock.go, interval_release.go), reservations (reserve.go,
+//     headroom.go), floors (floor.go), worker leases of clients (client_lease.go)
+//   - formation: the founders of a new cluster (formation.go)
+//   - admission and membership: who may connect, which changes of the members are possible, and their
+//     records (admission.go, change_rules.go, change.go, register.go)
 //
 // Parts read Raft's status and propose entries. Only the replica steps Raft, handles its results, and
 // lets one part follow another.

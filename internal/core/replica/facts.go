@@ -12,7 +12,7 @@ import (
 
 // facts are what all parts of a replica share: the settings of the node, the clocks of the present
 // step, its place in the term, the log and what was applied of it. The parts read them, note what
-// they learn of a peer in its view, count, and add to the effects; the rest only the replica changes.
+// they learn of a peer in its view, count, and add to the effects. All else only the replica changes.
 type facts struct {
 	cfg     Config
 	raw     *raft.RawNode       // nil while forming
@@ -22,7 +22,7 @@ type facts struct {
 	applied uint64
 	durable position // on disk
 	voted   uint64   // who has this node's vote in the term on disk, 0: nobody
-	// changedAt is the index of the latest membership change, or above.
+	// changedAt is the index of the latest membership change, or an upper bound of it.
 	changedAt uint64
 	// recoveredCeiling is the largest target of the reservations in the recovered log, some
 	// of which may not be applied yet.

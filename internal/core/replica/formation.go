@@ -62,11 +62,11 @@ type formation struct {
 	*facts
 	founders []oracle.Member // sorted by ID, with the addresses in this node's PEERS
 	seed     *Seed           // nil unless the cluster is restored
-	// met holds the latest hello of each other founder, heard the tick at which it came.
+	// hellos holds the latest hello of each other founder, heardAt the tick at which it came.
 	hellos  map[uint64]Hello
 	heardAt map[uint64]uint64
 	// prepared is the first snapshot, nil while gathering. It may not be durable yet; see
-	// Replica.prepared.
+	// facts.prepared, which reports that.
 	prepared *raftpb.Snapshot
 	// formed is set once a member that is no founder has said that the cluster is formed.
 	formed bool

@@ -40,8 +40,8 @@ func (l *leading) target() uint64 {
 	return max(target, mutant.Pick(mutant.LeadUnbounded, l.alloc.Time()+l.reach(), l.headroom.bound))
 }
 
-// updateBound lets the bound gain the time that has passed, as far as oracle time has use for it, and puts it to what the
-// clock allows at least, byClock.
+// updateBound lets the bound gain the time that has passed, as far as oracle time has use for it. The bound is never
+// below byClock, which the clock allows.
 func (l *leading) updateBound(byClock uint64) {
 	b := &l.headroom
 	gained := b.bound + uint64(l.mono-b.at)/l.share()
@@ -51,8 +51,8 @@ func (l *leading) updateBound(byClock uint64) {
 	b.bound, b.at = max(min(gained, l.alloc.Time()+l.reach()), l.state.Ceiling, byClock), l.mono
 }
 
-// share is by what the time that passes is divided before the bound gains it: by two while a cluster clock waits for the
-// clock to catch up with oracle time, so that it does.
+// share is the divisor of the time that passes before the bound gains it. It is two while a cluster clock waits for the
+// clock to catch up with oracle time: otherwise the clock never would.
 func (l *leading) share() uint64 {
 	if l.cfg.Interval > 0 && !l.clock.runs {
 		return 2

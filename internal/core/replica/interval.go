@@ -49,8 +49,8 @@ type intervals struct {
 	// from the first step on.
 	answered int64
 	known    bool
-	// votes is the shortest time since then that the voters of this candidate have told in term
-	// votesTerm, in nanoseconds.
+	// votes is the shortest time, in nanoseconds, that a voter of this candidate in term votesTerm has told:
+	// how long ago it had last answered a leader.
 	votes     int64
 	votesTerm uint64
 	// asked are the latest questions to leaders, by nonce modulo the length: those of the time that an
@@ -130,6 +130,7 @@ func (r *Replica) leaderElected() {
 	}
 }
 
+// take merges a reading into the estimate, and judges the clocks by it.
 func (n *intervals) take(sent, received interval.Instant, m interval.Reading) {
 	believed, agrees := n.rate.OK(), n.estimate.Take(sent, received, m)
 	if !agrees {
@@ -206,6 +207,7 @@ func (n *intervals) ask() {
 	}
 }
 
+// noteLeads notes that this node leads, which counts as an answer to a leader.
 func (n *intervals) noteLeads() {
 	if !mutant.On(mutant.ReportNotAsLeader) {
 		n.noteAnswered()

@@ -33,8 +33,8 @@ const aheadMax = ClientFloorAheadMax / 2
 // clock, or of Input.Steady.
 type clusterClock struct {
 	*facts
-	// floor and opensAt say how the allocator is to be opened, and when, by the steady clock: once
-	// reserved is set, which is as soon as the leader's own reservation is applied.
+	// The allocator is opened above floor, at opensAt by the steady clock. Both count once reserved is
+	// set, as soon as the leader's own reservation is applied.
 	reserved bool
 	floor    uint64
 	opensAt  int64
@@ -59,7 +59,7 @@ type clusterClock struct {
 	transferTo uint64
 	// nearAt is the tick at which the clock was last not too far off.
 	nearAt     int
-	releasedAt int
+	releasedAt int // see releasing
 }
 
 // scheduleOpening decides when the allocator is to be opened above floor: when this leader's own
@@ -215,8 +215,8 @@ func (l *leading) tellsLimits() bool {
 }
 
 // extendLimit records that a round is confirmed that began when the clock showed started, 0 if none
-// ran. Not while the log may come to say that no limit runs: even if this leader has given up the
-// transfer, its successor may find that word, and not wait.
+// ran. It does nothing while an entry that says that no limit runs may still be committed: even if this
+// leader has given up the transfer, its successor may find that entry, and not wait.
 func (l *leading) extendLimit(started uint64) {
 	c := &l.clock
 	if started == 0 || !l.tellsLimits() || (c.releasing || c.saying && !mutant.On(mutant.TellAfterGivingUp)) && !mutant.On(mutant.ReleaseAndTell) {

@@ -12,15 +12,15 @@ type leading struct {
 	queue    *queue
 	interval *intervals
 
-	alloc     oracle.Allocator
-	headroom  headroom // see headroom.go
-	wants64   bool     // a request for 64-bit timestamps waits for a reservation
-	reserving bool     // a reservation is proposed and not applied
+	alloc     oracle.Allocator // closed until this leader's own reservation is applied (I2)
+	headroom  headroom         // see headroom.go
+	wants64   bool             // a request for 64-bit timestamps waits for a reservation
+	reserving bool             // a reservation is proposed and not applied
 	// reservingSince is the tick at which it was proposed.
 	reservingSince uint64
 	missed         int // reservations in a row that were late
 	// changeSeen is the latest membership change that was applied when the reservation in flight was
-	// proposed, changeKnown the one of the latest that was applied; see removalIsKnown.
+	// proposed; changeKnown is that of the latest reservation that was applied. See removalIsKnown.
 	changeSeen, changeKnown uint64
 	tenure                  int          // ticks since the leader was elected
 	sinceEpoch              int          // ticks since the epoch began
@@ -33,7 +33,7 @@ type leading struct {
 	clock                   clusterClock // see interval_clock.go
 }
 
-// newLeading returns the state at the beginning of a term, and of any other role.
+// newLeading returns the state at the beginning of a term, in any role.
 func newLeading(r *Replica) leading {
 	f := &r.facts
 	return leading{

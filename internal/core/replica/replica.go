@@ -50,7 +50,7 @@ type Config struct {
 	Snapshot  *raftpb.Snapshot
 	Entries   []*raftpb.Entry
 	// Level is the newest feature level that this node knows. 0 stands for oracle.LevelNewest; tests and
-	// simulations run a version to come by setting the next one.
+	// simulations set the next one to run a future version.
 	Level uint64
 	// EpochTicks is the number of ticks between reservations, and the length of an epoch
 	// unless EpochInterval is 0; at least 1.

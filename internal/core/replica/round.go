@@ -105,8 +105,8 @@ func (r *Replica) beginRound(chosen []uint64) {
 }
 
 // confirm answers the requests of all rounds up to this one. All of them are concurrent. Those for 64-bit
-// timestamps come first: with a cluster clock they get times before the present one, see next64. So that
-// there are such times, time advances to the present one only if other requests need it.
+// timestamps come first: with a cluster clock they get times before the present one, see next64. To keep such
+// times available, time advances to the present one only if other requests need it.
 func (r *Replica) confirm(id uint64) {
 	rounds := r.queue.upTo(id)
 	byClock := r.leading.clock.runs

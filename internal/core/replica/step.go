@@ -195,7 +195,7 @@ func (r *Replica) Step(in *Input) *Effects {
 	return &r.effects
 }
 
-// readClocks reads the time and the peers' clocks.
+// readClocks reads the time and the peers' clocks, and does what depends on them.
 func (r *Replica) readClocks(in *Input) {
 	r.now, r.mono, r.steady = in.Now, in.Mono, in.Steady
 	if !r.interval.known {

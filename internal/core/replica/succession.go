@@ -39,7 +39,7 @@ const (
 	suspectTicksMin = electionTicks / 2
 	// rankTicks separates two candidates.
 	rankTicks = 2
-	// graceTicks is how long a voter leaves a candidate that it voted for alone; longer on slow
+	// graceTicks is how long a voter does not campaign against a candidate that it voted for; longer on slow
 	// disks, see [Replica.tickElection].
 	graceTicks = electionTicks
 	// retryTicks is how long a node waits for pre-votes before it asks again; twice as long each
@@ -78,8 +78,8 @@ type succession struct {
 	granters, rejecters []uint64
 	// early are votes that this candidate was granted before its own term is durable.
 	early []*raftpb.Message
-	// graceUntil is the tick until which this candidate leaves another alone that it has granted a
-	// pre-vote.
+	// graceUntil is the tick until which this candidate does not campaign against one to which it has
+	// granted a pre-vote.
 	graceUntil uint64
 	// outcomeTicks is for how many ticks more this node waits for the outcome of its vote.
 	outcomeTicks uint64
@@ -303,10 +303,10 @@ func (s *succession) hasResigned() bool {
 	return s.elected.leader == s.cfg.Self.NodeID && !mutant.On(mutant.ResignedCampaigns)
 }
 
-// isGone reports whether the candidate p, nil for a node that is no member, that this node grants its
-// vote by m, has probably given up: it is not connected any more, or its request for a pre-vote was
-// held for so long that it would have asked again. One that asks again for the pre-vote that it was granted
-// already has not heard, or cannot win: it must not put off the turn of this node each time.
+// isGone reports whether a candidate has probably given up, to which this node grants its vote by m. p is the view of
+// the candidate, nil if that is no member. It has given up if it is not connected any more, or if its request for a
+// pre-vote was held for so long that it would have asked again. A candidate that asks again for a pre-vote that it was
+// granted already has not received it, or cannot win: it must not delay the turn of this node each time.
 func (s *succession) isGone(m *raftpb.Message, p *peerView) bool {
 	if p == nil || m.GetType() != raftpb.MsgPreVoteResp {
 		return p != nil && p.session == 0
