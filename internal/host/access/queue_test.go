@@ -26,7 +26,7 @@ func guess(t *testing.T, c *access.Control, addr netip.Addr, i int, done func(er
 func TestVerify_GuessesWaitForOthers(t *testing.T) {
 	t.Parallel()
 	const queue, addresses = 64, 10
-	c := open(t, access.Config{File: users(t, "", aliceOnly)})
+	c := open(t, access.Config{File: users(t, "", aliceIsQuick)})
 	begun, release := make(chan struct{}), make(chan struct{})
 	if now, err := guess(t, c, elsewhere, 0, func(error) { close(begun); <-release }); now {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestVerify_OneCheckForAClientThatStarts(t *testing.T) {
 // TestVerify_GuessesOfANetworkCountTogether: a client has all addresses of its /64.
 func TestVerify_GuessesOfANetworkCountTogether(t *testing.T) {
 	t.Parallel()
-	c := open(t, access.Config{File: users(t, "", aliceOnly)})
+	c := open(t, access.Config{File: users(t, "", aliceIsQuick)})
 	for i := range 20 {
 		if err := prove(t, session(t, c, netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", i+1))), "alice", fmt.Sprint("guess", i)); !errors.Is(err, isotone.ErrUnauthorized) {
 			t.Fatal(err)
