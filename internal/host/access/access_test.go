@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"golang.org/x/crypto/argon2"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/host/access"
@@ -36,15 +35,6 @@ var (
 const secret = "correct horse battery staple"
 
 var hashed = access.HashSecret(secret)
-
-// quick returns a hash of a secret at the least cost that lists accept, for tests with many checks.
-func quick(secret string) string {
-	salt, encode := []byte("salt of tests"), base64.RawStdEncoding.EncodeToString
-	return "$argon2id$v=19$m=8,t=1,p=1$" + encode(salt) + "$" + encode(argon2.IDKey([]byte(secret), salt, 1, 8, 1, 32))
-}
-
-// aliceIsQuick is a list whose user has a quick hash.
-var aliceIsQuick = `{"users": {"alice": {"roles": ["all"], "secrets": ["` + quick(secret) + `"]}}}`
 
 // users writes a list of users to a file.
 func users(t testing.TB, name, text string) string {
