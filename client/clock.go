@@ -10,7 +10,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/interval"
-	"github.com/isotone/isotone/internal/steady"
+	"github.com/isotone/isotone/internal/host/steady"
 )
 
 // ClockOptions configures a [Clock]. The zero value is a good default.

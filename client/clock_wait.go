@@ -8,7 +8,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/interval"
-	"github.com/isotone/isotone/internal/steady"
+	"github.com/isotone/isotone/internal/host/steady"
 )
 
 // Wait waits until ts is surely in the past (a commit wait), or ctx is done. Whatever begins after it

@@ -24,7 +24,7 @@ type Credentials struct {
 	Secret string `json:"-"`
 }
 
-// Bounds that nodes have as well; see internal/host/access.
+// Bounds that nodes have as well; see internal/auth/access.
 const (
 	userNameMax = 64
 	secretMax   = 256

@@ -10,7 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/host/credential"
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/operator"
 )
 

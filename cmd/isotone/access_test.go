@@ -12,12 +12,12 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone"
+	accesslist "github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
-	accesslist "github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/isotone/isotone/internal/host/authority"
-	"github.com/isotone/isotone/internal/host/certname"
+	"github.com/isotone/isotone/internal/auth/authority"
+	"github.com/isotone/isotone/internal/auth/certname"
 )
 
 // certCmd makes certificates; see docs/security.md.

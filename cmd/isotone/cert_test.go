@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/auth/authority"
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/admin"
-	"github.com/isotone/isotone/internal/host/authority"
 	"github.com/isotone/isotone/internal/host/config"
-	"github.com/isotone/isotone/internal/host/credential"
 )
 
 func TestCert_MakesAWorkingSet(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/check/rig"
-	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/server"

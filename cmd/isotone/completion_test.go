@@ -11,9 +11,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // asCommand has this test binary be the command, for the shells.

@@ -12,12 +12,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/isotone/isotone/internal/auth/address"
 	"github.com/isotone/isotone/internal/core/oracle"
-	"github.com/isotone/isotone/internal/doctor"
-	"github.com/isotone/isotone/internal/doctor/probe"
-	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/storage"
+	"github.com/isotone/isotone/internal/inspect/doctor"
+	"github.com/isotone/isotone/internal/inspect/doctor/probe"
 	"github.com/isotone/isotone/internal/server"
 )
 

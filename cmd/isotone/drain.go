@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/inspect/survey"
 	"github.com/isotone/isotone/internal/operator"
-	"github.com/isotone/isotone/internal/survey"
 )
 
 // drainCmd stops one node as SIGTERM does; see docs/health.md.

@@ -15,9 +15,9 @@ import (
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/inspect/survey"
 	"github.com/isotone/isotone/internal/operator"
 	"github.com/isotone/isotone/internal/server"
-	"github.com/isotone/isotone/internal/survey"
 )
 
 // startThree runs the nodes of "isotone dev" until the test ends, and returns them with node 1

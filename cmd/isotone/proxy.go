@@ -18,11 +18,11 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/isotone/isotone/internal/balance"
-	"github.com/isotone/isotone/internal/host/address"
-	"github.com/isotone/isotone/internal/host/credential"
+	"github.com/isotone/isotone/internal/auth/address"
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/proxy"
+	"github.com/isotone/isotone/internal/proxy/balance"
 	"github.com/isotone/isotone/internal/server"
 )
 

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/auth/access"
 )
 
 // proxyAccess are the flags about who may use a proxy in front of a cluster. They mean what the

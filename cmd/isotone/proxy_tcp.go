@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/proxy"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // proxyTCP has the flags that go with --tcp.

@@ -23,10 +23,10 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/config"
-	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/server"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/isotone/isotone/internal/host/address"
+	"github.com/isotone/isotone/internal/auth/address"
 	"github.com/isotone/isotone/internal/operator"
 )
 

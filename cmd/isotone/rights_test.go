@@ -15,10 +15,10 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/front/resp"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/operator"
 )

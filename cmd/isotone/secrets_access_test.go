@@ -17,9 +17,9 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
-	"github.com/isotone/isotone/internal/host/access"
 )
 
 // hide adds the lines of the private keys in files to the secrets.

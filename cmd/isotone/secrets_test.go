@@ -20,9 +20,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
-	"github.com/isotone/isotone/internal/host/credential"
 )
 
 // planted is in every secret of this test; what follows says where the secret was.

@@ -15,9 +15,9 @@ import (
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
-	"github.com/isotone/isotone/internal/doctor"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/inspect/doctor"
 )
 
 // peerFiles makes an authority, the certificate of node 1, and a list that revokes that of node 2.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/isotone/isotone/internal/auth/address"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/wire"
-	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/config"
 )
 

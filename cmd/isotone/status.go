@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isotone/isotone/internal/inspect/survey"
 	"github.com/isotone/isotone/internal/operator"
-	"github.com/isotone/isotone/internal/survey"
 )
 
 type statusCmd struct {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/survey"
+	"github.com/isotone/isotone/internal/inspect/survey"
 )
 
 // statusCluster is servers that say of themselves that they are the members of a cluster.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/isotone/isotone/internal/host/access"
-	"github.com/isotone/isotone/internal/host/credential"
+	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/auth/credential"
 )
 
 // userCmd helps to write the list of users; see docs/security.md.

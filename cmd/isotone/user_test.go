@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/check/rig"
-	"github.com/isotone/isotone/internal/host/access"
 )
 
 // hashWorks reports whether a list with the hash in it lets shop in with secret.

@@ -1,4 +1,4 @@
-// Joke compares the strategies of internal/balance under the same load: ten slow, single-threaded
+// Joke compares the strategies of internal/proxy/balance under the same load: ten slow, single-threaded
 // echo servers, each with a cache for two answers, behind internal/proxy. README.md explains
 // the results.
 //

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // The three models of distribution.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // Limits of the settings, so that a typing error does not overload the machine.

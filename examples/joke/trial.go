@@ -8,8 +8,8 @@ import (
 	"net"
 	"time"
 
-	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/proxy"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // stickyKey is the key of the sticky strategy.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/core/interval"
-	"github.com/isotone/isotone/internal/steady"
+	"github.com/isotone/isotone/internal/host/steady"
 )
 
 // Clock is where a node gets its time from. It reads it once a turn, and for every id;

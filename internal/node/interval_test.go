@@ -10,7 +10,7 @@ import (
 	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/host/peer"
-	"github.com/isotone/isotone/internal/steady"
+	"github.com/isotone/isotone/internal/host/steady"
 )
 
 // estimated returns what a process knows that was told of the clock just now, for limit.

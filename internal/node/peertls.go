@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/certname"
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/wire"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/host/certname"
-	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/peer"
 	"github.com/isotone/isotone/internal/host/secure"
 )

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/authority"
+	"github.com/isotone/isotone/internal/auth/certname"
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/host/authority"
-	"github.com/isotone/isotone/internal/host/certname"
-	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/peer"
 )
 

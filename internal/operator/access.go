@@ -11,7 +11,7 @@ import (
 
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/host/listen"
-	"github.com/isotone/isotone/internal/survey"
+	"github.com/isotone/isotone/internal/inspect/survey"
 )
 
 // UsageError is an error of what the user has named: addresses that are malformed, or that must not be

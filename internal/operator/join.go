@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/address"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/admin"
-	"github.com/isotone/isotone/internal/host/address"
 )
 
 // joinTimeout bounds one question.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/auth/address"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/operator"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // balancer chooses the backends of requests, for both paths, and of connections for a

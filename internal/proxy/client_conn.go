@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/isotone/isotone/internal/host/address"
+	"github.com/isotone/isotone/internal/auth/address"
 )
 
 // clients counts the open connections of clients. Their number has two bounds: for all together, and for one address.

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/front/head"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/host/trace"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // Config configures a [Server]. Only Backends is required.

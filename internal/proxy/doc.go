@@ -1,9 +1,9 @@
 // Package proxy is a reverse proxy for HTTP backends, see [Server], and a proxy for TCP connections of
 // any protocol, see [TCPServer]. (A proxy in front of an
-// Isotone cluster is internal/forward's.)
+// Isotone cluster is internal/proxy/forward's.)
 //
 // It owns reading and rewriting messages, connections to backends, health checks, retries, and
-// the limits on all of it. internal/balance chooses backends, internal/front/requestid names
+// the limits on all of it. internal/proxy/balance chooses backends, internal/front/requestid names
 // requests. internal/server and examples/joke are the only callers.
 //
 // # Two paths

@@ -13,11 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/front/head"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // handler is the standard path: it forwards any request, from any of net/http's servers. It is

@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/front/head"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // ofFastPath returns the key of a request on the fast path.

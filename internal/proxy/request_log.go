@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // record describes one request for the log and the metrics.

@@ -4,10 +4,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/host/trace"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // requestSpan is the span of a request under way; the zero value is none.

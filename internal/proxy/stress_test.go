@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/proxy"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 var (

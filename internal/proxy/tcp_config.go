@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // TCPConfig configures a [TCPServer]. Only Backends is required.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/host/listen"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // TCPServer forwards TCP connections of any protocol to backends, without looking at their

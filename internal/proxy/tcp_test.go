@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/proxy"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 func TestTCP_CarriesBytesInBothDirections(t *testing.T) {

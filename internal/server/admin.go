@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/host/access"
 	hostlisten "github.com/isotone/isotone/internal/host/listen"
 	"github.com/isotone/isotone/internal/operator"
 )

@@ -17,10 +17,10 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
-	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/forward"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/node"
 	"github.com/isotone/isotone/internal/operator"
+	"github.com/isotone/isotone/internal/proxy/forward"
 )
 
 // forwardTimeout bounds how long a node waits for the leader on behalf of a client: as

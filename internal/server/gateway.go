@@ -10,13 +10,13 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/forward"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/trace"
+	"github.com/isotone/isotone/internal/proxy/forward"
 )
 
 // Gateway serves what a node serves, from a cluster behind it.

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/backup"
 	"github.com/isotone/isotone/internal/host/config"
-	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/storage"
 	"github.com/isotone/isotone/internal/node"
 	"github.com/isotone/isotone/internal/operator"

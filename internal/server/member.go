@@ -15,17 +15,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/auth/address"
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/admin"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/host/access"
-	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/config"
-	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/trace"
+	"github.com/isotone/isotone/internal/inspect/dashboard"
 	"github.com/isotone/isotone/internal/node"
 )
 

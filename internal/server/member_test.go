@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/host/config"
-	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/server"
 )
 

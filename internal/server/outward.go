@@ -9,8 +9,8 @@ import (
 	"net"
 
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/host/config"
-	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/operator"
 	"github.com/isotone/isotone/internal/reply"
 )

@@ -10,8 +10,8 @@ import (
 	"net"
 	"slices"
 
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/host/config"
-	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/node"
 )

@@ -12,9 +12,9 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/proxy"
+	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
 // proxyMetrics has the metrics of a proxy of either kind, in a registry of their own.

@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/isotone/isotone/internal/doctor"
+	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/auth/certname"
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/host/access"
-	"github.com/isotone/isotone/internal/host/certname"
 	"github.com/isotone/isotone/internal/host/config"
-	"github.com/isotone/isotone/internal/host/credential"
+	"github.com/isotone/isotone/internal/inspect/doctor"
 	"github.com/isotone/isotone/internal/operator"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/utc"
+	"github.com/isotone/isotone/internal/inspect/survey"
 	"github.com/isotone/isotone/internal/node"
-	"github.com/isotone/isotone/internal/survey"
 	"github.com/isotone/isotone/snowflake"
 )
 

@@ -38,7 +38,7 @@ import (
 	"github.com/pingcap/kvproto/pkg/pdpb"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/host/address"
+	"github.com/isotone/isotone/internal/auth/address"
 	"github.com/isotone/isotone/internal/host/listen"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/adapters/tikv/gateway"
-	"github.com/isotone/isotone/internal/host/authority"
+	"github.com/isotone/isotone/internal/auth/authority"
 )
 
 // newPDClient returns PD's own client. It writes a lot of logs.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/steady"
+	"github.com/isotone/isotone/internal/host/steady"
 )
 
 // This file is the work of a process in a phase.

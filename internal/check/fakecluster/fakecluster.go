@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/survey"
+	"github.com/isotone/isotone/internal/inspect/survey"
 )
 
 // Cluster simulates the members of a cluster: each is a server of a page and of a state

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/auth/access"
 )
 
 // Secret is that of all users of tests.

@@ -18,11 +18,11 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/trial"
 	"github.com/isotone/isotone/internal/core/lincheck"
-	"github.com/isotone/isotone/internal/host/access"
 )
 
 const (

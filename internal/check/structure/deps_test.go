@@ -35,25 +35,25 @@ internal/core/wire:         internal/core/interval internal/core/mutant ; go.etc
 internal/core/journal:      internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/sim:          . snowflake internal/core/interval internal/core/oracle internal/core/route internal/core/search internal/core/replica internal/core/lincheck internal/core/wire internal/core/journal internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
-internal/steady:            internal/core/interval ; golang.org/x/sys
-client:                     . snowflake internal/reply internal/core/interval internal/core/search internal/steady
+internal/host/steady:            internal/core/interval ; golang.org/x/sys
+client:                     . snowflake internal/reply internal/core/interval internal/core/search internal/host/steady
 
 internal/live/store:        .
 internal/live:              . internal/reply internal/live/store
 
-internal/host/address:
-internal/host/access:       . internal/host/address ; golang.org/x/crypto
-internal/host/certname:
-internal/host/authority:    internal/host/certname
-internal/host/config:       . snowflake internal/live internal/host/access internal/host/address internal/host/certname ; github.com/alecthomas/kong
-internal/host/credential:
+internal/auth/address:
+internal/auth/access:       . internal/auth/address ; golang.org/x/crypto
+internal/auth/certname:
+internal/auth/authority:    internal/auth/certname
+internal/host/config:       . snowflake internal/live internal/auth/access internal/auth/address internal/auth/certname ; github.com/alecthomas/kong
+internal/auth/credential:
 internal/host/trace:
 internal/host/faults:        internal/core/interval
 internal/host/stops:         internal/core/oracle internal/core/replica ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 internal/host/utc:          ; golang.org/x/sys
 internal/host/telemetry:    internal/host/utc ; github.com/prometheus/client_golang
 internal/host/supervisor:
-internal/host/listen:       internal/host/address
+internal/host/listen:       internal/auth/address
 internal/host/loop:         ; golang.org/x/sys
 internal/host/secure:       internal/host/loop
 internal/host/storage:      internal/core/journal ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
@@ -64,39 +64,39 @@ internal/front/head:
 internal/front:             . snowflake internal/core/interval internal/host/trace
 internal/front/gate:        internal/host/loop
 internal/front/httpapi:     . snowflake internal/core/interval internal/front
-internal/front/admin:       . internal/host/address internal/front internal/front/httpapi
+internal/front/admin:       . internal/auth/address internal/front internal/front/httpapi
 internal/front/requestid:
 internal/front/stats:       . internal/host/trace internal/front/requestid ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
-internal/front/http1:       . snowflake internal/core/interval internal/host/access internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/requestid
-internal/front/resp:        . snowflake internal/core/interval internal/host/access internal/host/loop internal/host/trace internal/front internal/front/requestid
-internal/front/web:         . snowflake internal/core/interval internal/host/access internal/host/listen internal/host/trace internal/front internal/front/httpapi internal/front/stats internal/front/requestid ; github.com/quic-go/quic-go
-internal/front/thriftrpc:   . snowflake internal/host/access internal/host/listen internal/front ; github.com/apache/thrift
+internal/front/http1:       . snowflake internal/core/interval internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/requestid
+internal/front/resp:        . snowflake internal/core/interval internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/requestid
+internal/front/web:         . snowflake internal/core/interval internal/auth/access internal/host/listen internal/host/trace internal/front internal/front/httpapi internal/front/stats internal/front/requestid ; github.com/quic-go/quic-go
+internal/front/thriftrpc:   . snowflake internal/auth/access internal/host/listen internal/front ; github.com/apache/thrift
 
-internal/forward:           . internal/host/loop internal/host/trace internal/front
-internal/node:              . snowflake disruptor internal/steady internal/core/interval internal/core/oracle internal/core/replica internal/core/wire internal/host/storage internal/host/backup internal/host/certname internal/host/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
+internal/proxy/forward:           . internal/host/loop internal/host/trace internal/front
+internal/node:              . snowflake disruptor internal/host/steady internal/core/interval internal/core/oracle internal/core/replica internal/core/wire internal/host/storage internal/host/backup internal/auth/certname internal/auth/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
-internal/balance:           .
-internal/proxy:             . internal/host/address internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/balance internal/front/requestid internal/front/stats ; golang.org/x/sys
-internal/survey:            .
-internal/dashboard:         . internal/survey
-internal/operator:          . client internal/core/oracle internal/host/config internal/host/address internal/host/listen internal/front internal/front/admin internal/survey
-internal/doctor:            internal/host/certname internal/front internal/survey
-internal/doctor/probe:      internal/front internal/survey internal/doctor ; golang.org/x/sys
+internal/proxy/balance:           .
+internal/proxy:             . internal/auth/address internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/proxy/balance internal/front/requestid internal/front/stats ; golang.org/x/sys
+internal/inspect/survey:            .
+internal/inspect/dashboard:         . internal/inspect/survey
+internal/operator:          . client internal/core/oracle internal/host/config internal/auth/address internal/host/listen internal/front internal/front/admin internal/inspect/survey
+internal/inspect/doctor:            internal/auth/certname internal/front internal/inspect/survey
+internal/inspect/doctor/probe:      internal/front internal/inspect/survey internal/inspect/doctor ; golang.org/x/sys
 
-internal/server:            . client snowflake internal/balance internal/core/oracle internal/dashboard internal/doctor internal/forward internal/front internal/front/admin internal/front/gate internal/front/http1 internal/front/httpapi internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/requestid internal/front/web internal/host/access internal/host/backup internal/host/address internal/host/certname internal/host/config internal/host/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply internal/survey ; github.com/prometheus/client_golang github.com/quic-go/quic-go
+internal/server:            . client snowflake internal/proxy/balance internal/core/oracle internal/inspect/dashboard internal/inspect/doctor internal/proxy/forward internal/front internal/front/admin internal/front/gate internal/front/http1 internal/front/httpapi internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/requestid internal/front/web internal/auth/access internal/host/backup internal/auth/address internal/auth/certname internal/host/config internal/auth/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply internal/inspect/survey ; github.com/prometheus/client_golang github.com/quic-go/quic-go
 
 internal/check/await:
-internal/check/rig:         internal/check/await internal/host/access
+internal/check/rig:         internal/check/await internal/auth/access
 internal/check/testnode:    internal/check/await internal/check/rig internal/host/config internal/server
 internal/check/bench:       . internal/reply internal/core/interval internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
-internal/check/clockbench:  . client internal/core/lincheck internal/steady internal/check/bench ; github.com/HdrHistogram/hdrhistogram-go
+internal/check/clockbench:  . client internal/core/lincheck internal/host/steady internal/check/bench ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/child:
 internal/check/parallel:
 internal/check/pgserver:
 internal/check/ports:
 internal/check/demo:        . client internal/core/lincheck internal/check/child internal/check/ports ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/chaos:       . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/ports ; golang.org/x/sys github.com/quic-go/quic-go
-internal/check/fakecluster: internal/survey
+internal/check/fakecluster: internal/inspect/survey
 internal/check/chromium:    ; golang.org/x/net
 internal/check/trial:       . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/parallel
 internal/check/membership:  ; golang.org/x/sys
@@ -106,7 +106,7 @@ internal/check/operation:
 internal/check/upgrade:
 internal/check/manual:
 
-site/plot:
+internal/check/plot:
 internal/check/evidence:
 internal/check/evidence/record: internal/check/evidence
 internal/check/golden:
@@ -122,7 +122,7 @@ bench/proxy:
 bench/client:               . client
 bench/thrift:               snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
 interop/goredis:            . ; github.com/redis/go-redis/v9
-examples/joke:              internal/proxy internal/balance ; github.com/HdrHistogram/hdrhistogram-go
+examples/joke:              internal/proxy internal/proxy/balance ; github.com/HdrHistogram/hdrhistogram-go
 examples/intervals:         . client internal/core/lincheck internal/check/ports internal/core/wire
 
 cmd/isotone:                * ; *
@@ -134,7 +134,7 @@ const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anish
 
 // zone is the deterministic zone: the same inputs give the same effects, so the
 // simulator replays what production ran. See checkZone.
-var zone = []string{"internal/core/interval", "internal/core/oracle", "internal/core/route", "internal/core/search", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/journal", "internal/core/sim", "internal/balance"}
+var zone = []string{"internal/core/interval", "internal/core/oracle", "internal/core/route", "internal/core/search", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/journal", "internal/core/sim", "internal/proxy/balance"}
 
 // zoneImports are the imports that no package of the zone may have; "net/"
 // stands for all packages below net.

@@ -13,17 +13,17 @@ import (
 // twice, or in the wrong order.
 var promising = strings.Fields(`. snowflake disruptor
 	internal/core/interval internal/core/oracle internal/core/route internal/core/replica internal/core/wire internal/core/journal
-	internal/host/storage internal/host/backup internal/host/peer internal/steady internal/node`)
+	internal/host/storage internal/host/backup internal/host/peer internal/host/steady internal/node`)
 
 // carrying are the packages that carry answers: a defect can give one to the wrong request, in the wrong
 // form, or from the wrong cluster.
 var carrying = strings.Fields(`internal/core/search internal/reply client internal/front internal/front/head internal/front/gate
 	internal/front/httpapi internal/front/http1 internal/front/resp internal/front/web internal/front/thriftrpc
-	internal/host/loop internal/host/secure internal/host/listen internal/forward`)
+	internal/host/loop internal/host/secure internal/host/listen internal/proxy/forward`)
 
 // supporting are the other packages that those import: at worst they refuse or are slow, given that rights and
 // certificates are correct. Mutants are constants but in builds for their tests.
-var supporting = strings.Fields(`internal/core/mutant internal/host/address internal/host/access internal/host/certname internal/host/credential internal/host/trace
+var supporting = strings.Fields(`internal/core/mutant internal/auth/address internal/auth/access internal/auth/certname internal/auth/credential internal/host/trace
 	internal/host/telemetry internal/front/requestid internal/front/stats`)
 
 // The most lines of code, without comments and tests; ARCHITECTURE.md says so, too.

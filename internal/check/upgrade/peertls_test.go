@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	issuer "github.com/isotone/isotone/internal/auth/authority"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
-	issuer "github.com/isotone/isotone/internal/host/authority"
 )
 
 const certificateDays = 100 * 24 * time.Hour

@@ -28,9 +28,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/address"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
-	"github.com/isotone/isotone/internal/host/address"
 )
 
 // Prefix is where the paths of this API begin.

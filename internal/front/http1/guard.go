@@ -3,7 +3,7 @@ package http1
 import (
 	"strings"
 
-	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/auth/access"
 )
 
 // credentialsMax bounds the credentials that a connection remembers.

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 

@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 

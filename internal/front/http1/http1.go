@@ -44,10 +44,10 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/snowflake"

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/host/credential"
 )
 
 // certificate makes a self-signed pair. It returns the configurations of its server and of

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/auth/access"
 )
 
 // FuzzCredentials has AUTH and HELLO with arguments of all kinds. Credentials that may be right

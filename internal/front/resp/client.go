@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/auth/access"
 )
 
 // This file has the commands that set up a connection.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/auth/access"
 )
 
 // command is one entry of the catalog.

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
 	tracing "github.com/isotone/isotone/internal/front/requestid" // a transaction here is that of MULTI
-	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 

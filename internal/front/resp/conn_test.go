@@ -11,8 +11,8 @@ import (
 	"unsafe"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/host/access"
 )
 
 const plain = "*1\r\n$2\r\nTS\r\n"

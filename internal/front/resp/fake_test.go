@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/host/access"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

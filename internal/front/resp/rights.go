@@ -1,6 +1,6 @@
 package resp
 
-import "github.com/isotone/isotone/internal/host/access"
+import "github.com/isotone/isotone/internal/auth/access"
 
 // Right says what a command needs.
 type Right struct {

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/host/trace"
 )
 

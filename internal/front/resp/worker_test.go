@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/snowflake"
 )
 

@@ -2,8 +2,8 @@ package thriftrpc
 
 import (
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/snowflake"
 )
 

@@ -9,7 +9,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/auth/access"
 )
 
 // inBytesMin is the first size of a connection's input buffer: some twenty calls.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/auth/access"
 )
 
 const errProtocol = malformed("unknown protocol")

@@ -19,7 +19,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/snowflake"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front/httpapi"
-	"github.com/isotone/isotone/internal/host/access"
 )
 
 // joinPath is asked by nodes that are not members yet, founders among them, which have no rights anywhere. It tells the members only for

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/host/access"
 )
 
 // bodyDrainTime bounds how long a body is read, wanted or not, before the connection or the stream is closed.

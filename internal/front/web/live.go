@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front/httpapi"
-	"github.com/isotone/isotone/internal/host/access"
 )
 
 // notObserved is the code of streams, which last as long as their clients like.

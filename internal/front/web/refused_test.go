@@ -15,9 +15,9 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/host/access"
 )
 
 // refusedMost is how many refused requests an address is answered one by one.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front/httpapi"
-	"github.com/isotone/isotone/internal/host/access"
 )
 
 // adminPrefix is where the paths of operators begin.

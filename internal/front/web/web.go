@@ -27,8 +27,8 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/listen"
 )
 

@@ -17,10 +17,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/host/credential"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(parallel.Tests{M: m, N: 6}) }

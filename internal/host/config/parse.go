@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/host/access"
-	"github.com/isotone/isotone/internal/host/address"
+	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/auth/address"
 	"github.com/isotone/isotone/internal/live"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/isotone/isotone/internal/host/certname"
+	"github.com/isotone/isotone/internal/auth/certname"
 )
 
 // peerTLS parses how connections with peers are protected.

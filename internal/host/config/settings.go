@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/host/access"
-	"github.com/isotone/isotone/internal/host/address"
-	"github.com/isotone/isotone/internal/host/certname"
+	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/auth/address"
+	"github.com/isotone/isotone/internal/auth/certname"
 	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/snowflake"
 )

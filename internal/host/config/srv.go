@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/isotone/isotone/internal/host/address"
+	"github.com/isotone/isotone/internal/auth/address"
 )
 
 // SRV names DNS records (RFC 2782) that list the initial members of a cluster, as a headless

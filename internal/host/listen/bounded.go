@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/isotone/isotone/internal/host/address"
+	"github.com/isotone/isotone/internal/auth/address"
 )
 
 // Bounded is a listener with a limit on open connections, in all and for each address. At a limit it closes new connections. If

@@ -13,7 +13,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/host/credential"
+	"github.com/isotone/isotone/internal/auth/credential"
 )
 
 // command is the command line. There is no flag for a secret itself: everybody on the machine can

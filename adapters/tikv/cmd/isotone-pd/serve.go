@@ -16,8 +16,8 @@ import (
 	"github.com/isotone/isotone/adapters/tikv/timelock"
 	"github.com/isotone/isotone/adapters/tikv/zero"
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/host/address"
-	"github.com/isotone/isotone/internal/host/credential"
+	"github.com/isotone/isotone/internal/auth/address"
+	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/host/listen"
 )
 

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
-	"github.com/isotone/isotone/internal/host/authority"
+	"github.com/isotone/isotone/internal/auth/authority"
 )
 
 // made returns certificates for a gateway and a client, and the authority of both.

@@ -1,0 +1,33 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/isotone/isotone/internal/check/chromium"
+	"github.com/isotone/isotone/internal/inspect/dashboard"
+	"github.com/isotone/isotone/internal/inspect/survey"
+)
+
+// browser is shared by all tests.
+var browser chromium.Browser
+
+// TestMain ends the browser, and checks for leaked goroutines.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	browser.Close()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// page serves what a node serves.
+func page(state func() *survey.State) http.Handler {
+	return dashboard.Handler(dashboard.Config{State: state})
+}
