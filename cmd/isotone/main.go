@@ -74,7 +74,7 @@ func run(args []string, con console) int {
 	args = normalize(args)
 	var c cli
 	exited, code := false, 0
-	parser, err := kong.New(&c,
+	parser, err := newParser(&c, args,
 		kong.Name("isotone"),
 		kong.Description("Isotone hands out unique, strictly increasing timestamps in real-time order.\n\n"+
 			"Try it: \"isotone dev\", then \"curl 127.0.0.1:8081/timestamp?format=json\"."),
@@ -107,6 +107,19 @@ func run(args []string, con console) int {
 		return exitFailure
 	}
 	return 0
+}
+
+// newParser returns a parser of args into c. It knows no other command than the one that args name, because to describe all
+// of them takes longer than most commands run. Those that tell of the others have them all, as has the help of isotone itself.
+func newParser(c *cli, args []string, options ...kong.Option) (*kong.Kong, error) {
+	all := reflect.ValueOf(c).Elem()
+	for i := range all.NumField() {
+		field := all.Type().Field(i)
+		if name := strings.ToLower(field.Name); name == args[0] && name != "completion" && name != "man" {
+			return kong.New(&struct{}{}, append(options, kong.DynamicCommand(name, field.Tag.Get("help"), "", all.Field(i).Addr().Interface()))...)
+		}
+	}
+	return kong.New(c, options...)
 }
 
 // refuseRepeated refuses a flag that is given twice and takes one value: the parser would take the last one.

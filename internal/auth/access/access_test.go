@@ -379,7 +379,7 @@ func TestCertificate_HasNoRightsAfterItsEnd(t *testing.T) {
 func TestVerify_GuessesAreLimited(t *testing.T) {
 	t.Parallel()
 	now := new(atomic.Int64)
-	c := open(t, access.Config{File: users(t, "", `{"users": {"alice": {"roles": ["all"], "secrets": ["HASH"]}}}`), Now: func() time.Duration { return time.Duration(now.Load()) }})
+	c := open(t, access.Config{File: users(t, "", aliceIsQuick), Now: func() time.Duration { return time.Duration(now.Load()) }})
 	bad, good := session(t, c, elsewhere), session(t, c, here)
 	for i := range 20 {
 		if err := prove(t, bad, "alice", fmt.Sprint("guess", i)); !errors.Is(err, isotone.ErrUnauthorized) {

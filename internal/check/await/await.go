@@ -9,10 +9,13 @@ import (
 // Timeout bounds a wait that names no other bound: nothing takes that long on a machine that is merely slow.
 const Timeout = time.Minute
 
-// Conditions are looked at again after pollMin at first, and then more and more rarely, at least every pollMax.
+// Conditions are looked at again after pollMin at first, and then more and more rarely: every pollOften, later after a sixteenth of
+// the time that has passed, and at least every pollMax. To look costs some milliseconds of processor time where it is a request to each
+// node of a cluster, and some waits take seconds.
 const (
-	pollMin = 100 * time.Microsecond
-	pollMax = 10 * time.Millisecond
+	pollMin   = 100 * time.Microsecond
+	pollOften = 10 * time.Millisecond
+	pollMax   = 40 * time.Millisecond
 )
 
 // Until waits until holds returns true. After Timeout it fails the test, and says what was not so.
@@ -24,14 +27,16 @@ func Until(t testing.TB, what string, holds func() bool) {
 // Done waits until done returns true. After the timeout it fails the test with the last reason.
 func Done(t testing.TB, timeout time.Duration, done func() (bool, string)) {
 	t.Helper()
-	for end, poll := time.Now().Add(timeout), pollMin; ; poll = min(2*poll, pollMax) {
+	for began, poll := time.Now(), pollMin; ; poll *= 2 {
 		ok, why := done()
 		if ok {
 			return
 		}
-		if time.Now().After(end) {
+		waited := time.Since(began)
+		if waited > timeout {
 			t.Fatalf("after %v: %s", timeout, why)
 		}
+		poll = min(poll, max(pollOften, waited/16), pollMax)
 		time.Sleep(poll)
 	}
 }

@@ -147,13 +147,23 @@ type Membership struct {
 
 // Members returns the cluster as one node sees it.
 func Members(addr string, timeout time.Duration) (*Membership, error) {
-	a, err := Get(addr, "/members", timeout)
+	c, err := Dial(addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Members(timeout)
+}
+
+// Members is [Members] on a connection. After an error the connection is unusable.
+func (c *Conn) Members(timeout time.Duration) (*Membership, error) {
+	a, err := c.Get("/members", timeout)
 	if err != nil {
 		return nil, err
 	}
 	m := new(Membership)
 	if err := json.Unmarshal(a.Body, m); err != nil {
-		return nil, fmt.Errorf("chaos: /members of %s: %w", addr, err)
+		return nil, fmt.Errorf("chaos: /members of %s: %w", c.Addr, err)
 	}
 	return m, nil
 }
@@ -161,14 +171,29 @@ func Members(addr string, timeout time.Duration) (*Membership, error) {
 // Metric returns the value of the metric without labels, or with exactly the
 // labels given in name, as in isotone_peer_connected{peer="2"}.
 func Metric(addr, name string) (float64, error) {
-	a, err := Get(addr, "/metrics", readyTimeout)
+	values, err := metrics(addr, name)
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(a.Body)) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+	return values[0], nil
+}
+
+// metrics is [Metric] for several of them, in one answer.
+func metrics(addr string, names ...string) ([]float64, error) {
+	a, err := Get(addr, "/metrics", readyTimeout)
+	if err != nil {
+		return nil, err
+	}
+	text, values := "\n"+string(a.Body), make([]float64, len(names))
+	for i, name := range names {
+		_, rest, ok := strings.Cut(text, "\n"+name+" ")
+		if !ok {
+			return nil, fmt.Errorf("chaos: %s has no metric %s", addr, name)
+		}
+		value, _, _ := strings.Cut(rest, "\n")
+		if values[i], err = strconv.ParseFloat(strings.TrimSpace(value), 64); err != nil {
+			return nil, fmt.Errorf("chaos: %s of %s: %w", name, addr, err)
 		}
 	}
-	return 0, fmt.Errorf("chaos: %s has no metric %s", addr, name)
+	return values, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -240,10 +241,8 @@ func (c *Cluster) Settle() {
 	c.t.Helper()
 	c.WaitReady()
 	for _, n := range c.Nodes {
-		for _, peer := range c.Others(n) {
-			if n.answers() && peer.answers() {
-				c.waitConnected(n, peer)
-			}
+		if n.answers() {
+			c.waitConnected(n)
 		}
 	}
 	for _, n := range c.Nodes {
@@ -254,11 +253,18 @@ func (c *Cluster) Settle() {
 	c.WaitLeader()
 }
 
-func (c *Cluster) waitConnected(n, peer *Node) {
+// waitConnected waits until a node is connected with all others that run.
+func (c *Cluster) waitConnected(n *Node) {
 	c.t.Helper()
+	var names []string
+	for _, peer := range c.Others(n) {
+		if peer.answers() {
+			names = append(names, fmt.Sprintf("isotone_peer_connected{peer=\"%d\"}", peer.ID))
+		}
+	}
 	await.Done(c.t, ReadyTimeout, func() (bool, string) {
-		value, err := Metric(n.HTTPAddr, fmt.Sprintf("isotone_peer_connected{peer=\"%d\"}", peer.ID))
-		return err == nil && value == 1, fmt.Sprintf("node %d is not connected with node %d: %v", n.ID, peer.ID, err)
+		values, err := metrics(n.HTTPAddr, names...)
+		return err == nil && !slices.ContainsFunc(values, func(v float64) bool { return v != 1 }), fmt.Sprintf("node %d is not connected with all others: %v are %v, %v", n.ID, names, values, err)
 	})
 }
 

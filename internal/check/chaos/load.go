@@ -33,8 +33,8 @@ type LoadOptions struct {
 	Addrs []string
 	// Callers is how many requests are open at a time; default 8.
 	Callers int
-	// Pause is the wait between a caller's requests; default 2 ms. It leaves processor time
-	// for the nodes on a small machine.
+	// Pause is the wait between a caller's requests; default 5 ms. It leaves processor time
+	// for the nodes, and in go test for other tests, on a small machine.
 	Pause time.Duration
 	// Timeout bounds one request; default 500 ms.
 	Timeout time.Duration
@@ -91,7 +91,7 @@ func StartLoad(t testing.TB, o LoadOptions) *Load {
 		o.Callers = 8
 	}
 	if o.Pause == 0 {
-		o.Pause = 2 * time.Millisecond
+		o.Pause = 5 * time.Millisecond
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 500 * time.Millisecond

@@ -43,7 +43,10 @@ const (
 // the right to make namespaces, so it skips itself elsewhere.
 func TestKubernetes_ScalesByTheCommandsOfTheChart(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(trial.BinaryVariable) != "" {
+	// Inside it mounts a file over one of the machine's, so the variable alone, which anybody may set, is not enough.
+	ours, _ := os.Readlink("/proc/self/ns/mnt")
+	parents, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", os.Getppid()))
+	if os.Getenv(trial.BinaryVariable) != "" && parents != "" && ours != parents {
 		scalePods(t)
 		return
 	}

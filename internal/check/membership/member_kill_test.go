@@ -3,7 +3,6 @@
 package membership_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -70,17 +69,8 @@ func (k *killRound) follower() *chaos.Node {
 // the new ones.
 func (k *killRound) inJoint(node uint64) func() bool {
 	return func() bool {
-		leader := k.c.Leader()
-		if leader == nil {
-			return false
-		}
-		a, err := chaos.Get(leader.HTTPAddr, "/admin/members", time.Second)
-		var l struct{ Members []memberRecord }
-		if err != nil || a.Status != 200 || json.Unmarshal(a.Body, &l) != nil {
-			return false
-		}
 		voters := 0
-		for _, m := range l.Members {
+		for _, m := range membersNow(k.c) {
 			if m.NodeID == node && m.Role != "learner" {
 				voters++
 			}

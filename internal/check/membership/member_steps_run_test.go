@@ -340,8 +340,9 @@ func (s *stepRun) drainedEnds(g *target) {
 
 // voterWatch asks all nodes all the time how many voters there are.
 type voterWatch struct {
-	stop chan struct{}
-	work sync.WaitGroup
+	stop  chan struct{}
+	work  sync.WaitGroup
+	conns map[string]*chaos.Conn // of run
 
 	mu    sync.Mutex
 	addrs []string
@@ -350,7 +351,7 @@ type voterWatch struct {
 }
 
 func watchVoters(t *testing.T) *voterWatch {
-	w := &voterWatch{stop: make(chan struct{})}
+	w := &voterWatch{stop: make(chan struct{}), conns: map[string]*chaos.Conn{}}
 	w.work.Go(w.run)
 	t.Cleanup(w.halt)
 	return w
@@ -367,6 +368,11 @@ func (w *voterWatch) watch(c *chaos.Cluster) {
 }
 
 func (w *voterWatch) run() {
+	defer func() {
+		for _, c := range w.conns {
+			_ = c.Close()
+		}
+	}()
 	for i := 0; ; i++ {
 		select {
 		case <-w.stop:
@@ -383,8 +389,8 @@ func (w *voterWatch) run() {
 }
 
 func (w *voterWatch) ask(addr string) {
-	m, err := chaos.Members(addr, 200*time.Millisecond)
-	if err != nil || len(m.Members) == 0 {
+	m := w.members(addr)
+	if m == nil || len(m.Members) == 0 {
 		return // it is down, stopped, or has not joined
 	}
 	voters := 0
@@ -399,6 +405,29 @@ func (w *voterWatch) ask(addr string) {
 	if voters < nodesOfSteps && w.fault == "" {
 		w.fault = fmt.Sprintf("the node at %s knows %d voters, want never less than %d: %+v", addr, voters, nodesOfSteps, m.Views())
 	}
+}
+
+// members asks a node on the connection that it has, or on a new one. It returns nil if there is no answer.
+func (w *voterWatch) members(addr string) *chaos.Membership {
+	const timeout = 200 * time.Millisecond
+	if conn := w.conns[addr]; conn != nil {
+		if m, err := conn.Members(timeout); err == nil {
+			return m
+		}
+		_ = conn.Close()
+		delete(w.conns, addr)
+	}
+	conn, err := chaos.Dial(addr, timeout)
+	if err != nil {
+		return nil
+	}
+	m, err := conn.Members(timeout)
+	if err != nil {
+		_ = conn.Close()
+		return nil
+	}
+	w.conns[addr] = conn
+	return m
 }
 
 // halt may be called more than once, by one goroutine.

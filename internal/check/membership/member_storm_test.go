@@ -81,7 +81,7 @@ func TestMember_ReplacesLostDisks(t *testing.T) {
 		o := start(t, c, "member", "replace", id(n), n.RaftAddr)
 		if i%3 != 0 {
 			await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
-				members, _ := memberList(t, c)
+				members := membersNow(c)
 				return len(members) == 4, fmt.Sprintf("no successor of node %d: %+v", n.ID, members)
 			})
 			n.Start()

@@ -33,12 +33,12 @@ func StartClientIDs(t *testing.T, l *ClientLoad) *ClientIDs {
 	running, stop := context.WithCancel(context.Background())
 	d := &ClientIDs{stop: stop, seen: map[snowflake.ID]bool{}}
 	t.Cleanup(d.End)
-	batch := 20
+	batch, pause := 20, 10*time.Millisecond
 	if inStorm() {
-		batch = 100
+		batch, pause = 100, 5*time.Millisecond
 	}
 	for range 4 {
-		d.run(running, 5*time.Millisecond, func(ctx context.Context) ([]snowflake.ID, error) {
+		d.run(running, pause, func(ctx context.Context) ([]snowflake.ID, error) {
 			return l.Client.Snowflakes(ctx, batch)
 		})
 	}

@@ -82,7 +82,7 @@ func loadPause() time.Duration {
 	if inStorm() {
 		return 2 * time.Millisecond
 	}
-	return 4 * time.Millisecond
+	return 8 * time.Millisecond
 }
 
 // start lets goroutines call the nodes at addrs until [ClientLoad.End].
