@@ -115,7 +115,7 @@ func newParser(c *cli, args []string, options ...kong.Option) (*kong.Kong, error
 	all := reflect.ValueOf(c).Elem()
 	for i := range all.NumField() {
 		field := all.Type().Field(i)
-		if name := strings.ToLower(field.Name); name == args[0] && name != "completion" && name != "man" {
+		if name := strings.ToLower(field.Name); name == args[0] && name != "completion" && name != "complete" && name != "man" {
 			return kong.New(&struct{}{}, append(options, kong.DynamicCommand(name, field.Tag.Get("help"), "", all.Field(i).Addr().Interface()))...)
 		}
 	}
