@@ -41,19 +41,17 @@ func TestBench_OutageOfARealCluster(t *testing.T) {
 	}
 
 	for _, protocol := range []string{"http1", "resp"} {
-		leader := c.WaitLeader()
-		ended := make(chan struct{})
 		// A leader that is stopped is missed after 100 ms; one that was killed, sooner than the eye of
 		// this test sees.
-		time.AfterFunc(700*time.Millisecond, func() {
-			defer close(ended)
-			if now := c.Leader(); now != nil {
-				leader = now // on a busy machine another one since the test asked
-			}
-			leader.Stop()
-		})
+		loaded, stopped := issued(c)+30, make(chan *chaos.Node, 1)
+		ended := make(chan struct{})
+		go func() { stopped <- stopLeader(c, loaded, ended) }()
 		r := load("--rate 100 -d 3s -P 2 -p " + protocol)
-		<-ended
+		close(ended)
+		leader := <-stopped
+		if leader == nil {
+			t.Fatalf("%s: the load ended without 30 timestamps, or without a leader that could be stopped", protocol)
+		}
 		if r.Result.Answers+r.Result.Errors["unanswered"] != 300 {
 			t.Errorf("%s: %d of 300 arrivals were answered, errors %v", protocol, r.Result.Answers, r.Result.Errors)
 		}
@@ -65,5 +63,32 @@ func TestBench_OutageOfARealCluster(t *testing.T) {
 		}
 		leader.Cont()
 		c.Settle()
+	}
+}
+
+// issued returns how many timestamps the nodes have issued, those that do not answer aside.
+func issued(c *chaos.Cluster) (sum float64) {
+	for _, n := range c.Nodes {
+		count, _ := chaos.Metric(n.HTTPAddr, "isotone_timestamps_total") // 0 after an error
+		sum += count
+	}
+	return sum
+}
+
+// stopLeader stops whoever leads once the nodes have issued so many timestamps, and returns it; nil if the load
+// has ended before.
+func stopLeader(c *chaos.Cluster, timestamps float64, ended <-chan struct{}) *chaos.Node {
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ended:
+			return nil
+		case <-poll.C:
+			if leader := c.Leader(); leader != nil && issued(c) >= timestamps {
+				leader.Stop()
+				return leader
+			}
+		}
 	}
 }
