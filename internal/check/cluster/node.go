@@ -72,6 +72,9 @@ func (n *Node) Fault() error {
 }
 
 func (n *Node) tail() string {
+	if n.process == nil {
+		return "(it was not started)"
+	}
 	log := n.process.Log()
 	return strings.TrimSpace(log[max(0, len(log)-logTailMax):])
 }
