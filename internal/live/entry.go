@@ -20,6 +20,7 @@ type entry struct {
 	cfg     *Config
 	style   *style
 	current atomic.Pointer[Document] // never nil; version 0 before the first load
+	first   chan struct{}            // closed at the first load that succeeds
 
 	mu      sync.Mutex // serialises stores to current
 	loaded  time.Time  // when the last good load began
@@ -29,8 +30,8 @@ type entry struct {
 }
 
 func newEntry(source Source, cfg *Config, style *style) *entry {
-	e := &entry{name: source.name, loader: source.open(), cfg: cfg, style: style}
-	e.current.Store(&Document{content: &content{next: make(chan struct{})}})
+	e := &entry{name: source.name, loader: source.open(), cfg: cfg, style: style, first: make(chan struct{})}
+	e.current.Store(&Document{content: &content{next: e.first}})
 	return e
 }
 

@@ -217,6 +217,10 @@ func (s *Set) Lookup(name string) *Document {
 	return d
 }
 
+// Loaded returns a channel that is closed when the document of that name has been loaded for the first
+// time. The name must be one of the set's.
+func (s *Set) Loaded(name string) <-chan struct{} { return s.entries[name].first }
+
 // Streams returns how many streams are open.
 func (s *Set) Streams() int { return int(s.streams.Load()) }
 

@@ -27,3 +27,6 @@ func IDsOf(g *client.Generator) front.IDs {
 	l.generator.Store(g)
 	return l
 }
+
+// HasState reports whether the document of the node's state has been loaded.
+func (m *Member) HasState() bool { return m.docs.answer("state", "", "") != nil }

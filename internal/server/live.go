@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/config"
@@ -40,8 +41,16 @@ func newDocuments(s *config.Settings, n *node.Node, version, addr string, m *tel
 		d.set.Close()
 		return nil, err
 	}
+	// A node that answers can say how it is: whoever starts one asks for its state next.
+	select {
+	case <-d.state.Loaded("state"):
+	case <-time.After(firstStateMax):
+	}
 	return d, nil
 }
+
+// firstStateMax bounds the wait for the first state of a node, which takes microseconds on an idle machine.
+const firstStateMax = 5 * time.Second
 
 // isMembers reports whether a web origin is that of a member's dashboard: its client address, or where that is a loopback
 // address any other name of this machine with its port.

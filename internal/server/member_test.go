@@ -13,6 +13,7 @@ import (
 
 	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/server"
 )
@@ -77,5 +78,16 @@ func TestMember_FollowsItsCertificateAndDropsNoConnection(t *testing.T) {
 	await.Until(t, "the new certificate", func() bool { return second.Equal(ask(newClient())) })
 	if !first.Equal(ask(steady)) {
 		t.Error("the connection that was there is not served any more")
+	}
+}
+
+// Whoever starts a node asks for its state next, so it is there before the first request.
+func TestMember_HasAStateFromTheFirstRequest(t *testing.T) {
+	for range 10 {
+		stop, _, m := testnode.RunSockets(t, nil)
+		if !m.HasState() {
+			t.Error("the state has not been loaded")
+		}
+		stop()
 	}
 }
