@@ -54,7 +54,7 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	}
 	log := startLog(logs, telemetry.LogOptions{Pretty: true})
 	defer log.Close()
-	members, err := startDev(c.Port, dir, time.Duration(c.IntervalMS)*time.Millisecond, log.Logger)
+	members, err := startDev(devSettings(time.Duration(c.IntervalMS)*time.Millisecond), c.Port, dir, log.Logger)
 	if err != nil {
 		return err
 	}
@@ -76,9 +76,17 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	return waitAll(ctx, members, log.Logger)
 }
 
-// startDev starts all nodes, with an INTERVAL_MS of limit. Peer ports are any free ones, so only
-// client ports can be in use already.
-func startDev(port int, dir string, limit time.Duration, log *slog.Logger) (members []*server.Member, err error) {
+// devSettings returns what all nodes have in common. They forward, so that a command that was pasted is answered
+// whichever node leads.
+func devSettings(interval time.Duration) config.Settings {
+	s := config.Default()
+	s.Interval, s.Forward = interval, true
+	return s
+}
+
+// startDev starts all nodes with common settings. Peer ports are any free ones, so only client ports can be in use
+// already.
+func startDev(common config.Settings, port int, dir string, log *slog.Logger) (members []*server.Member, err error) {
 	var free []server.Sockets // those that no member has taken over
 	var settings []config.Settings
 	defer func() {
@@ -93,12 +101,11 @@ func startDev(port int, dir string, limit time.Duration, log *slog.Logger) (memb
 	}()
 	peers := map[uint64]string{}
 	for i := range operator.DevNodes {
-		s := config.Default()
+		s := common
 		s.NodeID = uint64(i + 1)
 		s.HTTPHost, s.HTTPPort = "127.0.0.1", port+i
 		s.AdvertiseAddr = s.HTTPAddr()
 		s.RaftAddr = "127.0.0.1:0"
-		s.Interval = limit
 		s.DataDir = filepath.Join(dir, fmt.Sprintf("node%d", i+1))
 		so, err := server.Listen(&s)
 		if err != nil {

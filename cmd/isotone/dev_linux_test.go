@@ -16,7 +16,6 @@ import (
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/operator"
-	"github.com/isotone/isotone/internal/server"
 )
 
 // TestDev_EveryCommandOfItsTextWorks reads the commands from the text, and runs them with a shell
@@ -27,7 +26,7 @@ func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
 	if err != nil {
 		t.Skip("sh is missing")
 	}
-	members := startThreeFor(t, 100*time.Millisecond)
+	members := startThreeWith(t, devSettings(100*time.Millisecond))
 	await.Until(t, "the state document, which is made once a second, knows the leader", func() bool {
 		code, _, _ := command("status", members[0].Addr)
 		return code == 0
@@ -44,23 +43,25 @@ func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := devText(t, view, false)
+	// They name node 1, and are answered whichever node leads.
+	await.Until(t, "node 1 does not lead any more", func() bool {
+		_ = members[0].Node.TransferLeadership(t.Context())
+		s := members[0].Node.Status()
+		return s.Leader != 0 && s.Leader != 1
+	})
 	// Parallel subtests end before the nodes, whose cleanup runs after this group.
 	t.Run("commands", func(t *testing.T) {
 		for _, command := range devCommands(t, text) {
 			t.Run(command, func(t *testing.T) {
 				t.Parallel()
-				runDevCommand(t, members, sh, bin, command)
+				runDevCommand(t, sh, bin, command)
 			})
 		}
 	})
 }
 
-// devTriesMax bounds how often a command is tried whose node does not lead any more: on a busy machine
-// a leader is suspected now and then.
-const devTriesMax = 10
-
 // runDevCommand runs one command of the text; it must succeed and print something.
-func runDevCommand(t *testing.T, members []*server.Member, sh, bin, command string) {
+func runDevCommand(t *testing.T, sh, bin, command string) {
 	t.Helper()
 	for _, part := range strings.Split(command, "|") {
 		tool := strings.Fields(part)[0]
@@ -77,20 +78,13 @@ func runDevCommand(t *testing.T, members []*server.Member, sh, bin, command stri
 	if dir, ok := strings.CutPrefix(command, "go run -C "); ok && os.Getenv("CI") == "" {
 		needOtherModules(ctx, t, strings.Fields(dir)[0])
 	}
-	for try := 1; ; try++ {
-		cmd := exec.CommandContext(ctx, sh, "-c", command)
-		cmd.Dir = filepath.Join("..", "..")
-		cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-		cmd.WaitDelay = 5 * time.Second
-		out, err := cmd.CombinedOutput()
-		if strings.Contains(unhex(out), `{"error"`) && try < devTriesMax {
-			leadFirst(ctx, members)
-			continue
-		}
-		if err != nil || len(out) == 0 || strings.Contains(unhex(out), `{"error"`) {
-			t.Errorf("%v\n%s", err, out)
-		}
-		return
+	cmd := exec.CommandContext(ctx, sh, "-c", command)
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil || len(out) == 0 || strings.Contains(unhex(out), `{"error"`) {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -187,7 +181,7 @@ func TestDev_SaysWhyANodeCannotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second needs the ports of the first
-		members, err := startDev(port, dir, 0, slog.New(slog.DiscardHandler))
+		members, err := startDev(devSettings(0), port, dir, slog.New(slog.DiscardHandler))
 		if err == nil || !strings.Contains(err.Error(), "node2") || len(members) != 0 {
 			t.Errorf("%d members, %v", len(members), err)
 		}

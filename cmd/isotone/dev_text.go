@@ -52,16 +52,19 @@ func (v *devView) hints() []hintGroup {
 			break
 		}
 	}
+	endpoint := " --endpoint " + v.Leader
 	groups := []hintGroup{
-		{"Timestamps, from the leader", []hint{
+		{"Timestamps", []hint{
+			{"in the shell", v.Own + " timestamp" + endpoint + " | " + v.Own + " decode"},
 			{"HTTP", "curl '" + v.Leader + "/timestamp?format=json'"},
 			{"four, as bytes", "curl -s '" + v.Leader + "/timestamp?n=4' | xxd -c 16"},
 			{"HTTP/2, TLS", "curl -k 'https://" + v.Leader + "/timestamp?format=json'"},
 			{"HTTP/3, checked", v.Own + " bench -k -p h3 -t " + v.Leader + " --requests 1000"},
-			{"Redis", "redis-cli -p " + port + " -c TS 1"},
+			{"Redis, 64 bits", "redis-cli -p " + port + " TS64"},
 		}},
 		{"IDs and documents, from any node", []hint{
 			{"a Snowflake ID", "curl " + other + "/api/snowflake"},
+			{"ten, in the shell", v.Own + " id -n 10 --endpoint " + other},
 			{"live document", "curl --compressed " + other + "/live/state"},
 		}},
 	}

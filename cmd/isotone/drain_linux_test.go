@@ -15,6 +15,7 @@ import (
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/inspect/survey"
 	"github.com/isotone/isotone/internal/operator"
 	"github.com/isotone/isotone/internal/server"
@@ -24,17 +25,17 @@ import (
 // leading.
 func startThree(t *testing.T) []*server.Member {
 	t.Helper()
-	return startThreeFor(t, 0)
+	return startThreeWith(t, config.Default())
 }
 
-// startThreeFor is startThree with an INTERVAL_MS.
-func startThreeFor(t *testing.T, limit time.Duration) []*server.Member {
+// startThreeWith is startThree with other common settings.
+func startThreeWith(t *testing.T, s config.Settings) []*server.Member {
 	t.Helper()
 	port, err := ports.Free(operator.DevNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	members, err := startDev(port, t.TempDir(), limit, slog.New(slog.DiscardHandler))
+	members, err := startDev(s, port, t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

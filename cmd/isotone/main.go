@@ -37,6 +37,9 @@ type cli struct {
 	Sim        simCmd        `cmd:"" help:"Simulate clusters under faults and check every promise."`
 	Bench      benchCmd      `cmd:"" help:"Load a cluster, measure it and check every answer."`
 	Proxy      proxyCmd      `cmd:"" help:"Forward HTTP requests or TCP connections to backends, or timestamps to a cluster."`
+	Timestamp  timestampCmd  `cmd:"" help:"Print timestamps of a running cluster."`
+	ID         idCmd         `cmd:"" name:"id" help:"Print Snowflake IDs of a running cluster."`
+	Decode     decodeCmd     `cmd:"" help:"Explain timestamps, IDs and cluster IDs."`
 	Status     statusCmd     `cmd:"" help:"Show the leader and every member of a running cluster."`
 	Ready      readyCmd      `cmd:"" help:"Succeed if a node is ready: for the health checks of containers and scripts."`
 	Drain      drainCmd      `cmd:"" help:"Stop a node gently: its clients go elsewhere, leadership moves, then it ends."`

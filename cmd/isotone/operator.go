@@ -10,21 +10,29 @@ import (
 	"github.com/isotone/isotone/internal/operator"
 )
 
-// operatorFlags are the flags of all commands that change a running cluster.
-type operatorFlags struct {
+// clusterFlags are the flags of all commands that send requests to the leader of a running cluster.
+type clusterFlags struct {
 	Endpoint endpointList  `name:"endpoint" placeholder:"HOST:PORT" xor:"source" help:"Client addresses of nodes of the cluster, https URLs, or unix:PATH, the socket operator.sock in the data directory of a node; the leader is found through any of them. Default: the socket in DATA_DIR, _raft, /var/lib/isotone or /var/lib/isotone/data; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
 	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the command."`
 	JSON     bool          `name:"json" help:"Print the answer as JSON."`
-	Yes      bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`
 
 	accessFlags
 	client *operator.Client // nil before the first request
 }
 
+// operatorFlags are the flags of all commands that change a running cluster.
+type operatorFlags struct {
+	clusterFlags
+	Yes bool `name:"yes" short:"y" help:"Do not ask for confirmation."`
+}
+
 // connect checks the flags about nodes, once. If none is named it looks for one on this machine.
-func (f *operatorFlags) connect(ctx context.Context) (*operator.Client, error) {
+func (f *clusterFlags) connect(ctx context.Context) (*operator.Client, error) {
 	if f.client != nil {
 		return f.client, nil
+	}
+	if f.Timeout <= 0 {
+		return nil, usagef("--timeout %v: want more than 0", f.Timeout)
 	}
 	a, err := f.open()
 	if err != nil {
@@ -49,7 +57,7 @@ func (f *operatorFlags) connect(ctx context.Context) (*operator.Client, error) {
 }
 
 // do sends a request to the leader; see [operator.Client.Do].
-func (f *operatorFlags) do(ctx context.Context, method, path string, in, out any) error {
+func (f *clusterFlags) do(ctx context.Context, method, path string, in, out any) error {
 	c, err := f.connect(ctx)
 	if err != nil {
 		return err
@@ -58,7 +66,7 @@ func (f *operatorFlags) do(ctx context.Context, method, path string, in, out any
 }
 
 // print writes value as a line of JSON with --json, else calls text.
-func (f *operatorFlags) print(con console, value any, text func(w io.Writer)) error {
+func (f *clusterFlags) print(con console, value any, text func(w io.Writer)) error {
 	if f.JSON {
 		return json.NewEncoder(con.out).Encode(value)
 	}

@@ -79,6 +79,7 @@ internal/proxy:                 . internal/auth/address internal/host/loop inter
 internal/proxy/forward:         . internal/host/loop internal/host/trace internal/front
 
 internal/inspect/survey:        .
+internal/inspect/decode:        . snowflake
 internal/inspect/dashboard:     . internal/inspect/survey
 internal/inspect/doctor:        internal/auth/certname internal/front internal/inspect/survey
 internal/inspect/doctor/probe:  internal/front internal/inspect/survey internal/inspect/doctor ; golang.org/x/sys

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/httpapi"
+)
+
+// timestampCmd prints timestamps, for scripts and for people.
+type timestampCmd struct {
+	askFlags
+	Format string `name:"format" short:"f" default:"hex" complete:"hex,u64,json" help:"hex (32 digits), u64 (64-bit timestamps in decimal), a line each, or json."`
+	Mode   string `name:"mode" short:"m" placeholder:"MODE" complete:"quorum,lease" help:"quorum or lease. Default: the READ_MODE of the node."`
+}
+
+// Run asks the leader.
+func (c *timestampCmd) Run(ctx context.Context, con console) error {
+	query := fmt.Sprintf("?n=%d", c.Count)
+	size, write := isotone.TimestampSize, hex.AppendEncode
+	switch format, err := c.format(c.Format, "hex", "u64", "json"); {
+	case err != nil:
+		return err
+	case format == "json":
+		query, write = query+"&format=json", nil
+	case format == "u64":
+		query += "&format=u64"
+		size, write = isotone.Timestamp64Size, func(b, t []byte) []byte { return strconv.AppendUint(b, binary.BigEndian.Uint64(t), 10) }
+	}
+	switch c.Mode {
+	case "":
+	case "quorum", "lease":
+		query += "&mode=" + c.Mode
+	default:
+		return usagef("--mode %.40q: want quorum or lease", c.Mode)
+	}
+	answer, err := c.ask(ctx, "/timestamp"+query)
+	if err != nil {
+		return err
+	}
+	if write == nil {
+		return printText(con.out, string(answer)+"\n")
+	}
+	if len(answer) != size*c.Count {
+		return fmt.Errorf("the answer has %d bytes, not %d timestamps: is this a node?", len(answer), c.Count)
+	}
+	var lines []byte
+	for t := range slices.Chunk(answer, size) {
+		lines = append(write(lines, t), '\n')
+	}
+	return printText(con.out, string(lines))
+}
+
+// idCmd prints IDs.
+type idCmd struct {
+	askFlags
+	Format string `name:"format" short:"f" default:"decimal" complete:"decimal,json" help:"decimal, a line each, or json."`
+}
+
+// Run asks a node.
+func (c *idCmd) Run(ctx context.Context, con console) error {
+	query := fmt.Sprintf("?n=%d", c.Count)
+	format, err := c.format(c.Format, "decimal", "json")
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		query += "&format=json"
+	}
+	answer, err := c.ask(ctx, httpapi.IDsPath+query)
+	if err != nil {
+		return err
+	}
+	return printText(con.out, string(bytes.TrimRight(answer, "\n"))+"\n")
+}
+
+// askFlags are the flags of commands that ask what clients ask.
+type askFlags struct {
+	clusterFlags
+	Count int `name:"count" short:"n" default:"1" help:"How many, 1 to 65536."`
+}
+
+// format checks --count, --format and --json, and returns the format that they ask for. The first of known is the default.
+func (f *askFlags) format(named string, known ...string) (string, error) {
+	switch {
+	case f.Count < 1 || f.Count > httpapi.CountMax:
+		return "", usagef("--count %d: want 1 to %d", f.Count, httpapi.CountMax)
+	case !slices.Contains(known, named):
+		return "", usagef("--format %.40q: want %s or %s", named, strings.Join(known[:len(known)-1], ", "), known[len(known)-1])
+	case f.JSON && named != known[0] && named != "json":
+		return "", usagef("--json and --format %s exclude each other", named)
+	case f.JSON:
+		return "json", nil
+	}
+	return named, nil
+}
+
+// ask sends a request to the leader or, if it is one that any node answers, to the first node.
+func (f *askFlags) ask(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
+	defer cancel()
+	c, err := f.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.Raw(ctx, http.MethodGet, path, nil)
+}
