@@ -22,6 +22,7 @@ type entry struct {
 	current atomic.Pointer[Document] // never nil; version 0 before the first load
 	first   chan struct{}            // closed at the first load that succeeds
 
+	loading sync.Mutex // held during a load
 	mu      sync.Mutex // serialises stores to current
 	loaded  time.Time  // when the last good load began
 	began   time.Time  // of the load that is under way; zero: none is
@@ -51,6 +52,8 @@ func (e *entry) run(ctx context.Context) {
 }
 
 func (e *entry) load(ctx context.Context) {
+	e.loading.Lock()
+	defer e.loading.Unlock()
 	began := time.Now()
 	e.mu.Lock()
 	e.began = began

@@ -221,6 +221,10 @@ func (s *Set) Lookup(name string) *Document {
 // time. The name must be one of the set's.
 func (s *Set) Loaded(name string) <-chan struct{} { return s.entries[name].first }
 
+// Reload loads the document of that name now, beside its schedule, after a load that is under way. It returns when that
+// is done, so after two timeouts at most. The name must be one of the set's.
+func (s *Set) Reload(ctx context.Context, name string) { s.entries[name].load(ctx) }
+
 // Streams returns how many streams are open.
 func (s *Set) Streams() int { return int(s.streams.Load()) }
 

@@ -29,4 +29,4 @@ func IDsOf(g *client.Generator) front.IDs {
 }
 
 // HasState reports whether the document of the node's state has been loaded.
-func (m *Member) HasState() bool { return m.docs.answer("state", "", "") != nil }
+func (m *Member) HasState() bool { return m.docs.state.Lookup("state") != nil }

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/isotone/isotone/internal/front"
@@ -22,6 +24,8 @@ type documents struct {
 	state *live.Set // the node's own state, which the dashboards of all members read
 	set   *live.Set // those that LIVE sets
 	own   *stateSource
+
+	reloading sync.Mutex
 }
 
 func newDocuments(s *config.Settings, n *node.Node, version, addr string, m *telemetry.Metrics, log *slog.Logger) (*documents, error) {
@@ -80,11 +84,26 @@ func (d *documents) of(name string) *live.Set {
 // ServeHTTP answers all requests below /live/.
 func (d *documents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/live/"), "/")
+	if name == "state" {
+		d.renew(r.Context())
+	}
 	d.of(name).Handler().ServeHTTP(w, r)
 }
 
-// answer returns the prepared answer to a request, or nil; see http1.Config.Live.
+// renew has the state be no older than what the node itself says about its readiness, its leader and its role.
+func (d *documents) renew(ctx context.Context) {
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
+	if d.own.stale() {
+		d.state.Reload(ctx, "state")
+	}
+}
+
+// answer returns the prepared answer to a request, or nil; see http1.Config.Live. Only ServeHTTP may wait for a state.
 func (d *documents) answer(name, acceptEncoding, ifNoneMatch string) []byte {
+	if name == "state" && d.own.stale() {
+		return nil
+	}
 	doc := d.of(name).Lookup(name)
 	if doc == nil {
 		return nil

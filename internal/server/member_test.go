@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/server"
@@ -87,6 +89,23 @@ func TestMember_HasAStateFromTheFirstRequest(t *testing.T) {
 		stop, _, m := testnode.RunSockets(t, nil)
 		if !m.HasState() {
 			t.Error("the state has not been loaded")
+		}
+		stop()
+	}
+}
+
+// The state says what /ready says, at once, although it is made once a second: a node is ready within milliseconds.
+func TestMember_TheStateIsNoOlderThanReady(t *testing.T) {
+	for range 5 {
+		stop, client, _ := testnode.Run(t, func(s *config.Settings) { s.LiveInterval = time.Hour })
+		await.Until(t, "the node is ready", func() bool {
+			status, _ := rig.Fetch(t, client+"/ready")
+			return status == 200
+		})
+		for _, path := range []string{"/state", "/live/state"} {
+			if status, body := rig.Fetch(t, client+path); status != 200 || !strings.Contains(body, `"ready":true`) || !strings.Contains(body, `"leader":{"nodeID":1,`) {
+				t.Errorf("%s: %d %s", path, status, body)
+			}
 		}
 		stop()
 	}

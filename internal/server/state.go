@@ -20,7 +20,7 @@ import (
 // historyMax is the number of intervals in the history of the state document.
 const historyMax = 300
 
-// stateSource builds the state document of a node. Only one goroutine may call Load.
+// stateSource builds the state document of a node. Load must not be called concurrently.
 type stateSource struct {
 	node     *node.Node
 	version  string
@@ -30,6 +30,7 @@ type stateSource struct {
 	metrics  *telemetry.Metrics
 	sampler  *telemetry.Sampler
 	history  survey.History
+	measured time.Time // when the rates were measured
 	latest   atomic.Pointer[survey.State]
 }
 
@@ -53,9 +54,24 @@ func (s *stateSource) Load(context.Context) ([]byte, error) {
 	status, known := utc.Read()
 	state.Clock.UTC = describeUTC(status, known)
 	s.metrics.SetUTC(status, known)
-	s.measure(state, s.sampler.Next(time.Now()))
+	if now, before := time.Now(), s.latest.Load(); before == nil || now.Sub(s.measured) >= s.interval/2 {
+		s.measured = now
+		s.measure(state, s.sampler.Next(now))
+	} else { // the node has changed meanwhile: rates of so short a time say nothing
+		state.Rates, state.Latency, state.Totals, state.History = before.Rates, before.Latency, before.Totals, before.History
+	}
 	s.latest.Store(state)
 	return json.Marshal(state)
+}
+
+// stale reports whether the node has changed since the latest Load: what /ready says, who leads, or its own role. Safe
+// for concurrent use.
+func (s *stateSource) stale() bool {
+	is, was := s.node.Status(), s.latest.Load()
+	if was == nil || is.Term != was.Term || is.Role != was.Node.Role || is.NotReady != was.Node.NotReady || is.Draining != was.Node.Draining {
+		return true
+	}
+	return (was.Leader == nil) != (is.Leader == 0) || was.Leader != nil && (was.Leader.NodeID != is.Leader || was.Leader.Addr != is.LeaderAddr)
 }
 
 // describe returns the state in r, without rates and history.
