@@ -49,7 +49,7 @@ start() {
   until [ -n "$base" ] && free "$base" $((base + 1)) $((base + 2)) $((base + 3)) $((base + 4)) $((base + 5)); do
     base=$((20000 + RANDOM % 10000))
   done
-  (cd "$work" && exec ./isotone dev --port "$base") >"$work/dev.log" 2>&1 & pids+=($!)
+  (cd "$work" && exec ./isotone dev --no-forward --port "$base") >"$work/dev.log" 2>&1 & pids+=($!)
   # Thrift is on a node of its own: "isotone dev" does not serve it.
   (cd "$work" && HTTP_PORT=$((base + 3)) RAFT_ADDR=127.0.0.1:$((base + 4)) THRIFT_PORT=$((base + 5)) DATA_DIR="$work/one" \
     exec ./isotone serve) >"$work/one.log" 2>&1 & pids+=($!)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/internal/operator"
 	"github.com/isotone/isotone/internal/server"
 )
@@ -29,6 +30,8 @@ type devCmd struct {
 	Port       int    `name:"port" default:"8081" help:"Client port of the first node; the other two use the next ports."`
 	DataDir    string `name:"data-dir" placeholder:"DIR" complete:"dirs" help:"Directory for the data. Default: a temporary one, removed on exit."`
 	IntervalMS int    `name:"interval-ms" default:"0" help:"How long an interval of the cluster clock may be used after the leader was last confirmed, in milliseconds: 50 to 10000. 0: there are no intervals."`
+	Live       string `name:"live" placeholder:"NAME=SOURCE,..." help:"Live documents under /live/NAME of every node, as of isotone serve: from file:PATH, redis://host:port/db#key, or an http or https URL."`
+	Forward    bool   `name:"forward" default:"true" negatable:"" help:"Nodes that do not lead pass requests for timestamps on to the leader. Default: yes; with --no-forward they name it, as isotone serve does."`
 	Open       bool   `name:"open" help:"Open the dashboard in the browser as soon as all nodes are ready."`
 	Debug      bool   `name:"debug" help:"Show the logs of the nodes."`
 }
@@ -40,6 +43,10 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	}
 	if c.IntervalMS != 0 && (c.IntervalMS < devIntervalMSMin || c.IntervalMS > devIntervalMSMax) {
 		return usagef("--interval-ms %d: want 0, or %d to %d", c.IntervalMS, devIntervalMSMin, devIntervalMSMax)
+	}
+	common, err := c.settings()
+	if err != nil {
+		return err
 	}
 	dir := c.DataDir
 	if dir == "" {
@@ -54,7 +61,7 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	}
 	log := startLog(logs, telemetry.LogOptions{Pretty: true})
 	defer log.Close()
-	members, err := startDev(devSettings(time.Duration(c.IntervalMS)*time.Millisecond), c.Port, dir, log.Logger)
+	members, err := startDev(common, c.Port, dir, log.Logger)
 	if err != nil {
 		return err
 	}
@@ -76,12 +83,14 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	return waitAll(ctx, members, log.Logger)
 }
 
-// devSettings returns what all nodes have in common. They forward, so that a command that was pasted is answered
-// whichever node leads.
-func devSettings(interval time.Duration) config.Settings {
-	s := config.Default()
-	s.Interval, s.Forward = interval, true
-	return s
+// settings returns what all nodes have in common.
+func (c *devCmd) settings() (s config.Settings, err error) {
+	s = config.Default()
+	s.Interval, s.Forward = time.Duration(c.IntervalMS)*time.Millisecond, c.Forward
+	if s.Live, err = live.Parse(c.Live); err != nil {
+		return s, usagef("--live: %v", err)
+	}
+	return s, nil
 }
 
 // startDev starts all nodes with common settings. Peer ports are any free ones, so only client ports can be in use

@@ -15,6 +15,8 @@ import (
 
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/ports"
+	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/operator"
 )
 
@@ -26,7 +28,7 @@ func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
 	if err != nil {
 		t.Skip("sh is missing")
 	}
-	members := startThreeWith(t, devSettings(100*time.Millisecond))
+	members := startThreeWith(t, devSettings(t, devCmd{IntervalMS: 100, Forward: true}))
 	view := viewDev(members, t.TempDir(), true)
 	view.Own, view.Source = "isotone", true
 	bin := t.TempDir()
@@ -54,6 +56,31 @@ func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
 			})
 		}
 	})
+}
+
+func devSettings(t *testing.T, c devCmd) config.Settings {
+	t.Helper()
+	s, err := c.settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestDev_ServesLiveDocuments from every node.
+func TestDev_ServesLiveDocuments(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "votes.json")
+	if err := os.WriteFile(file, []byte(`{"ada":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range startThreeWith(t, devSettings(t, devCmd{Live: "votes=file:" + file})) {
+		await.Until(t, "the document is served", func() bool {
+			status, body := rig.Fetch(t, "http://"+m.Addr+"/live/votes")
+			return status == 200 && body == `{"ada":1}`
+		})
+	}
+	wantRun(t, exitUsage, "", "--live: \"state\": this name is reserved", "dev", "--live", "state=file:"+file)
+	wantRun(t, exitUsage, "", "--live", "dev", "--live", "votes")
 }
 
 // runDevCommand runs one command of the text; it must succeed and print something.
@@ -177,7 +204,7 @@ func TestDev_SaysWhyANodeCannotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second needs the ports of the first
-		members, err := startDev(devSettings(0), port, dir, slog.New(slog.DiscardHandler))
+		members, err := startDev(config.Default(), port, dir, slog.New(slog.DiscardHandler))
 		if err == nil || !strings.Contains(err.Error(), "node2") || len(members) != 0 {
 			t.Errorf("%d members, %v", len(members), err)
 		}

@@ -14,7 +14,7 @@ trap finish EXIT
 
 if [ $# = 0 ]; then
   (cd ../.. && go build -o "$dir/isotone" ./cmd/isotone)
-  (cd "$dir" && exec ./isotone dev --interval-ms 100) >"$dir/log" 2>&1 & pid=$!
+  (cd "$dir" && exec ./isotone dev --no-forward --interval-ms 100) >"$dir/log" 2>&1 & pid=$!
   set -- 127.0.0.1:8081 127.0.0.1:8082 127.0.0.1:8083
   for _ in $(seq 100); do
     "$python" -c "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8081/ready')" 2>/dev/null && break

@@ -16,7 +16,7 @@ cp package.json tsconfig.json ./*.ts "$dir"
 (cd "$dir" && npm install --silent --no-audit --no-fund && npm run --silent build)
 if [ $# = 0 ]; then
   (cd ../.. && go build -o "$dir/isotone" ./cmd/isotone)
-  (cd "$dir" && exec ./isotone dev --interval-ms 100) >"$dir/log" 2>&1 & pid=$!
+  (cd "$dir" && exec ./isotone dev --no-forward --interval-ms 100) >"$dir/log" 2>&1 & pid=$!
   set -- 127.0.0.1:8081 127.0.0.1:8082 127.0.0.1:8083
   for _ in $(seq 100); do
     node -e 'fetch("http://127.0.0.1:8081/ready").then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))' && break

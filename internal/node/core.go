@@ -219,6 +219,7 @@ func (c *core) carryOut(e *replica.Effects) {
 		}
 		c.node.cfg.Metrics.ObserveRound(r.Requests, r.Took)
 		c.node.cfg.Metrics.AddTimestamps(r.Timestamps)
+		c.logRound(&r, c.loop.Now())
 	}
 }
 

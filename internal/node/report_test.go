@@ -120,3 +120,28 @@ func TestLogFormation_LogsChangesAndTheEnd(t *testing.T) {
 	tell("the cluster is being formed", 0, 1, "") // alone it waits for nobody
 	tell("", 0x2a, 1, "cluster=000000000000002a")
 }
+
+func TestLogRound_TellsOneNowAndThenAndCountsTheOthers(t *testing.T) {
+	var log bytes.Buffer
+	options := &slog.HandlerOptions{Level: slog.LevelDebug}
+	c := &core{node: &Node{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, options))}}}
+	for i := range 5 {
+		c.logRound(&replica.Round{Requests: i + 1, Timestamps: 10, Took: 30 * time.Microsecond}, time.Hour+time.Duration(i)*roundLogPause/2)
+	}
+	for _, want := range []string{
+		"requests=1 timestamps=10 took=30µs rounds_since=1 requests_since=1", "requests=3 timestamps=10 took=30µs rounds_since=2 requests_since=5",
+		"requests=5 timestamps=10 took=30µs rounds_since=2 requests_since=9",
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %q in\n%s", want, log.String())
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 3 {
+		t.Errorf("%d lines", n)
+	}
+	log.Reset()
+	c.node.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if c.logRound(&replica.Round{Requests: 1}, 2*time.Hour); log.Len() > 0 {
+		t.Errorf("at info level: %s", log.String())
+	}
+}

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -28,6 +30,32 @@ type reported struct {
 	floorTerm, refusedTerm uint64
 	ids                    uint64       // made so far
 	dropped                droppedCount // messages to peers
+	rounds                 servedRounds
+}
+
+// servedRounds counts the rounds since the log was told of one.
+type servedRounds struct {
+	rounds, requests int
+	next             time.Duration // when the next may be told, by the loop's clock
+}
+
+// roundLogPause is the time between two rounds that the log is told of: there may be ten thousand a second.
+const roundLogPause = 100 * time.Millisecond
+
+// logRound says at debug level, of a round now and then, how many requests it served and how long it took.
+func (c *core) logRound(round *replica.Round, now time.Duration) {
+	log, r := c.node.cfg.Log, &c.reported.rounds
+	if !log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	r.rounds++
+	r.requests += round.Requests
+	if now < r.next {
+		return
+	}
+	log.Debug("a round served requests", "requests", round.Requests, "timestamps", round.Timestamps, "took", round.Took.String(),
+		"rounds_since", r.rounds, "requests_since", r.requests)
+	*r = servedRounds{next: now + roundLogPause}
 }
 
 // logStatus logs a change of leader, term or readiness, and that this node answers as the leader.
