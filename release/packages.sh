@@ -169,10 +169,16 @@ version_of() {
   echo "${file%_linux_amd64.deb}"
 }
 
+# says_next COMMAND fails unless the installation has ended with how to start a node.
+says_next() {
+  grep -q "Next:" "$dir/out" && grep -qF -- "$1" "$dir/out" || { cat "$dir/out" >&2; fail "the installation does not say \"$1\""; }
+}
+
 # cycle INSTALL UPGRADE REMOVE has a node live through an upgrade and a removal.
 cycle() {
   with_systemctl
   "$1"
+  says_next "systemctl enable --now isotone"
   asked "daemon-reload;try-restart isotone.service;" # which does nothing for one that does not run
   is_version "$(version_of "$old")"
   installed
@@ -185,6 +191,7 @@ cycle() {
   start
   further "before the upgrade"
   "$2"
+  ! grep -q "Next:" "$dir/out" || fail "an upgrade says what to do after an installation"
   asked "daemon-reload;try-restart isotone.service;"
   further "of the process that runs, after the upgrade of its files"
   stop
@@ -213,6 +220,7 @@ check_deb() {
   left ""
   [ ! -e "$root/etc/isotone" ] || fail "/etc/isotone is left"
   deb_new
+  says_next "exec isotone serve"
   cp "$dir/kept.env" "$root/etc/isotone/isotone.env"
   start
   further "after a purge and another installation, on the same data"

@@ -163,7 +163,7 @@ func TestAlerts_AreCompleteAndExplained(t *testing.T) {
 		if r.severity != "critical" && r.severity != "warning" {
 			t.Errorf("%s has the severity %q", r.name, r.severity)
 		}
-		if want := "docs/alerts.md#" + strings.ToLower(r.name); r.runbook != want {
+		if want := "https://github.com/isotone/isotone/blob/main/docs/alerts.md#" + strings.ToLower(r.name); r.runbook != want {
 			t.Errorf("%s links to %s, want %s", r.name, r.runbook, want)
 		}
 		_, section, found := strings.Cut(page, "\n### "+r.name+"\n")

@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -113,4 +116,26 @@ func peerList(n int) string {
 		list = append(list, fmt.Sprintf("%d=127.0.0.1:%d", 1<<47+id, id))
 	}
 	return strings.Join(list, ",")
+}
+
+// TestChart_KnowsTheSettings: it refuses all others.
+func TestChart_KnowsTheSettings(t *testing.T) {
+	text := read(t, filepath.Join("..", "..", "deploy", "helm", "isotone", "templates", "checks.yaml"))
+	var known []string
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, ` := list "`) {
+			known = append(known, regexp.MustCompile(`[A-Z][A-Z0-9_]+`).FindAllString(line, -1)...)
+		}
+	}
+	var settings []string
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[config.Flags]()) {
+		if name := field.Tag.Get("env"); name != "" && name != "ISOTONE_CONFIG" {
+			settings = append(settings, name)
+		}
+	}
+	slices.Sort(known)
+	slices.Sort(settings)
+	if !slices.Equal(known, settings) {
+		t.Errorf("the chart knows\n%q\nand not\n%q", known, settings)
+	}
 }

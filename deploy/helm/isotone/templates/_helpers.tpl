@@ -20,6 +20,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
 {{- define "isotone.image" -}}
+{{- if not .Values.image.repository }}{{ fail "want image.repository: there is no published image, and docs/kubernetes.md says how to make one" }}{{ end -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else -}}
