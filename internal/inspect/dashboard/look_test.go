@@ -35,6 +35,25 @@ func TestPage_FitsEveryWidth(t *testing.T) {
 	}
 }
 
+// Labels of elections that follow each other within seconds do not overlap, and the latest one is there.
+func TestPage_LabelsOfCloseElectionsDoNotOverlap(t *testing.T) {
+	c := fakecluster.New(t, 3, time.Second, page)
+	for _, id := range []uint64{2, 3, 1, 3} {
+		c.Elect(id, 10*time.Millisecond)
+	}
+	b := browser.Tab(t)
+	b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, "light")
+	b.Until(10*time.Second, "[...document.querySelectorAll('.plot .leader')].some((e) => e.textContent === 'node 3')")
+	var overlap []string
+	b.Eval(`[...document.querySelectorAll(".plot")].flatMap((plot) => {
+		const boxes = [...plot.querySelectorAll(".leader")].map((e) => e.getBoundingClientRect()).sort((a, b) => a.left - b.left);
+		return boxes.slice(1).filter((box, i) => box.left < boxes[i].right).map((box) => box.left + " < " + box.right);
+	})`, &overlap)
+	if len(overlap) > 0 {
+		t.Errorf("labels overlap: %q", overlap)
+	}
+}
+
 // contrast lists texts whose contrast with their background is below that of WCAG AA.
 const contrast = `(() => {
 	const parse = (c) => c.match(/[\d.]+/g).map(Number);

@@ -141,12 +141,17 @@ class Chart {
     return parts;
   }
 
-  // leaders marks the changes of leader.
+  // leaders marks the changes of leader. Where they are close, only the later one has a label.
   leaders() {
-    return this.marks.filter((mark) => mark.age < chartSeconds - 1).flatMap((mark) => {
+    let edge = Infinity;
+    return this.marks.filter((mark) => mark.age < chartSeconds - 1).reverse().flatMap((mark) => {
       const x = Math.round(this.x(mark.age)) + 0.5;
       const parts = [draw("line", { class: "mark", x1: x, x2: x, y1: room.top - 4, y2: plotHeight - room.bottom })];
-      if (this.spec.named) parts.push(draw("text", { class: "tick", x, y: room.top - 5, "text-anchor": "middle" }, "node " + mark.leader));
+      const label = "node " + mark.leader, half = label.length * 3.5 + 2; // pixels of a wide font
+      if (this.spec.named && x + half < edge) {
+        edge = x - half;
+        parts.push(draw("text", { class: "tick leader", x, y: room.top - 5, "text-anchor": "middle" }, label));
+      }
       return parts;
     });
   }
