@@ -149,7 +149,7 @@ func stopDev(members []*server.Member) error {
 	return err
 }
 
-// waitForLeader returns when all members are ready or ctx is done.
+// waitForLeader returns when all members are ready and make IDs, or ctx is done.
 func waitForLeader(ctx context.Context, members []*server.Member) error {
 	deadline := time.NewTimer(devReadyTimeout)
 	defer deadline.Stop()
@@ -160,6 +160,8 @@ func waitForLeader(ctx context.Context, members []*server.Member) error {
 		for _, m := range members {
 			if why := m.Node.Status().NotReady; why != "" {
 				waiting = why
+			} else if _, _, err := m.Node.IDs(-1).Worker(); err != nil {
+				waiting = err.Error()
 			}
 		}
 		if waiting == "" {

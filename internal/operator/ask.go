@@ -28,8 +28,8 @@ const (
 	hopsMax = 3
 	// retryPause is the time between two attempts while the cluster has no leader.
 	retryPause = 200 * time.Millisecond
-	// busyMax is for how long a request is repeated that the leader cannot take at the
-	// moment: it may only just have been elected.
+	// busyMax is for how long a request is repeated that a node cannot take at the
+	// moment: it may only just have been elected, or have no worker for IDs yet.
 	busyMax = 3 * time.Second
 	// dialTimeout bounds a dial, and getTimeout a request that changes nothing,
 	// which a node answers at once.
@@ -136,7 +136,7 @@ func worthRepeating(err error, attempts []error, busyUntil time.Time) bool {
 		return false
 	}
 	var told *Error
-	if errors.As(err, &told) && told.Code == isotone.CodeOverloaded {
+	if errors.As(err, &told) && (told.Code == isotone.CodeOverloaded || told.Code == isotone.CodeNoWorker) {
 		return time.Now().Before(busyUntil)
 	}
 	if errors.As(err, &told) && told.Code != isotone.CodeNoLeader && told.Code != isotone.CodeNotLeader && told.Code != isotone.CodeQuotaExceeded {
