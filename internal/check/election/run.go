@@ -64,7 +64,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &run{Options: &o, count: newCount(int(o.Duration/second), uint64(time.Now().UnixNano()))}
+	r := &run{Options: &o, count: newCount(int(o.Duration/second)+1, uint64(time.Now().UnixNano()))}
 	source := filepath.Join(dir, "votes.json")
 	r.store = file(source)
 	if source = "file:" + source; o.Redis != "" {

@@ -95,9 +95,9 @@ func (n *Now) line() string {
 		return fmt.Sprintf("  %s: %s of %s readers are connected", name(n.TLS), bench.Group(n.Connected), bench.Group(n.Readers))
 	}
 	s := n.Second
-	lag := "lag unknown"
+	seen := "not yet seen"
 	if s.LastMS > 0 {
-		lag = fmt.Sprintf("lag %.0f ms to the first reader, %.0f ms to the last", s.FirstMS, s.LastMS)
+		seen = fmt.Sprintf("seen after %.0f to %.0f ms", s.FirstMS, s.LastMS)
 	}
-	return fmt.Sprintf("  %4.0f s  %-5s  %s readers  %s events  loads %d  %s  CPU %.0f %%", s.AtS, name(s.TLS), bench.Group(n.Readers), bench.Group(s.Events), s.Loads, lag, s.CPU)
+	return fmt.Sprintf("  %4.0f s  %-5s  %s readers  %s events  loads %d  %s  CPU %.0f %%", s.AtS, name(s.TLS), bench.Group(n.Readers), bench.Group(s.Events), s.Loads, seen, s.CPU)
 }
