@@ -15,6 +15,7 @@ import (
 // demoCmd is the group of demos. Each runs a cluster of its own.
 type demoCmd struct {
 	Failover demoFailoverCmd `cmd:"" help:"Kill the leader of three nodes again and again, and show what clients see of it."`
+	Live     demoLiveCmd     `cmd:"" help:"Serve a document that changes each second to thousands of readers, and check what each of them sees."`
 }
 
 type demoFailoverCmd struct {

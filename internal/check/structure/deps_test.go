@@ -100,6 +100,7 @@ internal/check/pgserver:
 internal/check/ports:
 internal/check/cluster:         internal/check/child internal/check/ports
 internal/check/demo:            . client internal/core/lincheck internal/check/cluster internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
+internal/check/election:        . internal/reply internal/live internal/check/bench internal/check/cluster internal/check/svg
 internal/check/chaos:           . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/ports internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/fakecluster:     internal/inspect/survey
 internal/check/chromium:        ; golang.org/x/net
