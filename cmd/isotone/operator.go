@@ -12,12 +12,17 @@ import (
 
 // clusterFlags are the flags of all commands that send requests to the leader of a running cluster.
 type clusterFlags struct {
-	Endpoint endpointList  `name:"endpoint" placeholder:"HOST:PORT" xor:"source" help:"Client addresses of nodes of the cluster, https URLs, or unix:PATH, the socket operator.sock in the data directory of a node; the leader is found through any of them. Default: the socket in DATA_DIR, _raft, /var/lib/isotone or /var/lib/isotone/data; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
-	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the command."`
-	JSON     bool          `name:"json" help:"Print the answer as JSON."`
+	endpointFlags
+	Timeout time.Duration `name:"timeout" default:"10s" help:"Maximum time for the command."`
+	JSON    bool          `name:"json" help:"Print the answer as JSON."`
 
 	accessFlags
 	client *operator.Client // nil before the first request
+}
+
+// endpointFlags name nodes of a cluster, in the same way for all commands that may be sent to any of them.
+type endpointFlags struct {
+	Endpoint endpointList `name:"endpoint" placeholder:"HOST:PORT,..." xor:"source" help:"Client addresses of nodes of the cluster, https URLs, or unix:PATH, the socket operator.sock in the data directory of a node; the leader and the other members are found through any of them. Default: the socket in DATA_DIR, _raft, /var/lib/isotone or /var/lib/isotone/data; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
 }
 
 // operatorFlags are the flags of all commands that change a running cluster.

@@ -15,8 +15,9 @@ import (
 )
 
 type statusCmd struct {
-	Addrs []string `arg:"" optional:"" name:"addr" help:"Nodes of one cluster, as host:port, URL or unix:PATH, or a comma-separated list; the other members are found through any of them. Default: the socket operator.sock in DATA_DIR, _raft, /var/lib/isotone or /var/lib/isotone/data; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
+	Addrs []string `arg:"" optional:"" name:"addr" help:"The same as --endpoint: host:port, URL or unix:PATH, or a comma-separated list."`
 
+	endpointFlags
 	Watch    bool          `name:"watch" short:"w" help:"Repeat until Ctrl-C."`
 	Interval time.Duration `name:"interval" default:"1s" help:"Interval of --watch."`
 	Timeout  time.Duration `name:"timeout" default:"2s" help:"Maximum wait for an answer."`
@@ -32,6 +33,7 @@ const statusIntervalMin = 50 * time.Millisecond
 // there is no leader, or a member does not answer or is not ready. With --watch it only
 // shows these problems.
 func (c *statusCmd) Run(ctx context.Context, con console) error {
+	c.Addrs = append(c.Addrs, c.Endpoint...)
 	reach, err := c.open()
 	if err != nil {
 		return err
