@@ -116,6 +116,7 @@ type memberAddCmd struct {
 // Run adds a node. If that was done already with the same address, it only waits.
 func (c *memberAddCmd) Run(ctx context.Context, con console) error {
 	wait := 10 * time.Minute
+	c.waits = c.Voter
 	switch {
 	case c.Wait != nil && !c.Voter:
 		return usagef("--wait needs --voter: otherwise the command does not wait")
@@ -229,6 +230,7 @@ func (c *memberReplaceCmd) Run(ctx context.Context, con console) error {
 	if err := checkWait(c.Wait); err != nil {
 		return err
 	}
+	c.waits = c.Wait > 0
 	var l front.MemberList
 	if err := c.do(ctx, http.MethodGet, operator.MembersPath, nil, &l); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ func (c *readyCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	ctx, cancel := operator.NewLimit(c.Timeout).Context(ctx)
 	defer cancel()
 	answer, err := askReady(ctx, reach.HTTPClient(operator.Transport()), bases[0])
 	if err != nil {
@@ -72,6 +73,9 @@ func askReady(ctx context.Context, client *http.Client, base string) (string, er
 		return "", err
 	}
 	resp, err := client.Do(r)
+	if about := (*url.Error)(nil); errors.As(err, &about) {
+		err = about.Err // the caller says which node it is
+	}
 	if err != nil {
 		return "", err
 	}

@@ -20,7 +20,7 @@ type statusCmd struct {
 	endpointFlags
 	Watch    bool          `name:"watch" short:"w" help:"Repeat until Ctrl-C."`
 	Interval time.Duration `name:"interval" default:"1s" help:"Interval of --watch."`
-	Timeout  time.Duration `name:"timeout" default:"2s" help:"Maximum wait for an answer."`
+	Timeout  time.Duration `name:"timeout" default:"4s" help:"Maximum time for the command, or for each report of --watch: half of it for the answers of the nodes that are named, half for those of the other members."`
 	JSON     bool          `name:"json" help:"Print one line of JSON with the full state of every member."`
 
 	accessFlags
@@ -122,7 +122,7 @@ func (c *statusCmd) survey(reach *operator.Access) (*survey.Survey, error) {
 	if c.Timeout <= 0 {
 		return nil, usagef("--timeout %v: want more than 0", c.Timeout)
 	}
-	return &survey.Survey{Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: c.Timeout}, nil
+	return &survey.Survey{Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: c.Timeout / 2}, nil
 }
 
 func (c *statusCmd) write(w io.Writer, report *survey.Report) error {

@@ -54,13 +54,15 @@ type Client struct {
 	access  *Access
 	bases   []string
 	timeout time.Duration
+	limit   *Limit
 	http    *http.Client
 }
 
 // NewClient returns a client of the cluster of some nodes, whose URLs are from [Access.URLs]. A request takes at
-// most timeout, with all its attempts. Nothing is connected before the first one.
-func NewClient(access *Access, bases []string, timeout time.Duration) *Client {
-	return &Client{access: access, bases: bases, timeout: timeout, http: access.HTTPClient(Transport())}
+// most timeout, with all its attempts, and everything together no longer than limit. Nothing is connected before the
+// first request.
+func NewClient(access *Access, bases []string, timeout time.Duration, limit *Limit) *Client {
+	return &Client{access: access, bases: bases, timeout: timeout, limit: limit, http: access.HTTPClient(Transport())}
 }
 
 // Do sends a request with a JSON body, or none if in is nil, to the leader and decodes its
@@ -84,8 +86,10 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 
 // Raw is Do for bodies that are encoded already.
 func (c *Client) Raw(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := c.limit.Context(ctx)
 	defer cancel()
+	ctx, stop := withTimeout(ctx, c.timeout)
+	defer stop()
 	busyUntil := time.Now().Add(busyMax)
 	unsure := false
 	for {
@@ -214,7 +218,7 @@ func Transport() *http.Transport {
 func Ask(ctx context.Context, client *http.Client, method, target string, body []byte) (answer []byte, leader string, err error) {
 	if method == http.MethodGet {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, getTimeout)
+		ctx, cancel = withTimeout(ctx, getTimeout)
 		defer cancel()
 	}
 	r, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
@@ -223,6 +227,11 @@ func Ask(ctx context.Context, client *http.Client, method, target string, body [
 	}
 	r.Header.Set("Content-Type", "application/json")
 	return Exchange(client, r)
+}
+
+// withTimeout returns a context whose cause says for how long nothing answered.
+func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, timeout, timeoutError(fmt.Sprintf("no answer within %v", timeout)))
 }
 
 // Exchange is Ask for a request that has been made.
