@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/auth/address"
+	"github.com/isotone/isotone/internal/inspect/survey"
 	"github.com/isotone/isotone/internal/operator"
 )
 
@@ -80,6 +81,9 @@ func askReady(ctx context.Context, client *http.Client, base string) (string, er
 		return "", err
 	}
 	defer resp.Body.Close()
+	if refused := survey.ReadRefusal(resp); refused != nil {
+		return "", refused
+	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, readyBodyMax))
 	if err != nil {
 		return "", err

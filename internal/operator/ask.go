@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/inspect/survey"
 )
 
 // bodyMax bounds the body of an answer, in bytes.
@@ -200,8 +201,11 @@ type Error struct {
 // Error returns the code and the message, and how to authenticate if that is missing.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("%s: %s", e.Code, e.Message)
-	if e.Code == isotone.CodeUnauthorized {
-		text += " (--user and --password-file, or --cert and --key, say who you are; on the machine of a node, the user that runs it needs none: --endpoint unix:DATA_DIR/" + SocketName + ")"
+	switch {
+	case e.Code == isotone.CodeUnauthorized:
+		text += " (" + survey.HowToAuthenticate + ")"
+	case e.Code == isotone.CodeForbidden && strings.Contains(e.Message, " role"): // not the proof of a node that joins
+		text += " (" + survey.HowToPermit + ")"
 	}
 	return text
 }

@@ -34,6 +34,8 @@ type View struct {
 	NodeID uint64 `json:"nodeID"` // 0 if unknown
 	Addr   string `json:"addr"`   // the URL that was asked
 	Error  string `json:"error,omitempty"`
+	// Refused is set if the node runs, and does not accept the credentials.
+	Refused *Refusal `json:"-"`
 	// State is nil if and only if Error is set. It has no History.
 	State *State `json:"state"`
 }
@@ -189,6 +191,7 @@ func (y Survey) ask(ctx context.Context, v *View) {
 	}
 	if err != nil {
 		v.Error = err.Error()
+		_ = errors.As(err, &v.Refused)
 		return
 	}
 	s.History = nil
@@ -214,6 +217,9 @@ func (y Survey) fetch(ctx context.Context, base string) (*State, error) {
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusNotFound {
 		return nil, errNoNode
+	}
+	if refused := ReadRefusal(response); refused != nil {
+		return nil, refused
 	}
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("GET /state: %s", response.Status)
@@ -254,7 +260,7 @@ func (r *Report) judge() {
 		}
 	}
 	forming := r.forming()
-	if r.Leader == nil && !forming {
+	if r.Leader == nil && !forming && !r.refused() {
 		r.Problems = append(r.Problems, "no leader is known")
 	}
 	if clusters := r.clusters(); len(clusters) > 1 {
@@ -264,6 +270,8 @@ func (r *Report) judge() {
 		switch {
 		case v.State == nil && v.Error == errNoNode.Error():
 			r.Problems = append(r.Problems, v.Addr+" "+v.Error)
+		case v.Refused != nil:
+			r.Problems = append(r.Problems, v.name()+" "+v.Error)
 		case v.State == nil && v.Addr == "" && forming:
 			// Client addresses become known later; the others report which members they lack.
 		case v.State == nil:
@@ -280,6 +288,12 @@ func (r *Report) judge() {
 		}
 	}
 	r.Warnings = append(append(r.Warnings, r.intervalWarnings()...), r.addressWarnings()...)
+}
+
+// refused reports whether no node has told anything, and some refuse the credentials: they may have a leader.
+func (r *Report) refused() bool {
+	return !slices.ContainsFunc(r.Views, func(v View) bool { return v.State != nil }) &&
+		slices.ContainsFunc(r.Views, func(v View) bool { return v.Refused != nil })
 }
 
 // forming reports whether the members that answer are still forming the cluster.
