@@ -12,6 +12,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/bench"
+	"github.com/isotone/isotone/internal/inspect/survey"
 	"github.com/isotone/isotone/internal/operator"
 )
 
@@ -97,14 +98,23 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	result, err := bench.Run(ctx, *o)
 	progress.end()
 	if err != nil && (result == nil || result.Verdict.Checked == 0) {
-		return notMeasured(ctx, err)
+		return notMeasured(ctx, c.Target, err)
 	}
 	result.Isotone = version
 	return c.report(con, files, result, result.Verdict.Judgement, "this oracle broke its promise", err)
 }
 
 // notMeasured says why there is no result.
-func notMeasured(ctx context.Context, err error) error {
+func notMeasured(ctx context.Context, targets []string, err error) error {
+	for _, target := range targets {
+		_, addr, named := strings.Cut(target, "://")
+		if !named {
+			addr = target
+		}
+		if errors.As(err, new(bench.TargetError)) && operator.IsPeerPort(ctx, strings.TrimSuffix(addr, "/")) {
+			return usagef("%s: %v", addr, survey.ErrPeerPort)
+		}
+	}
 	switch {
 	case ctx.Err() != nil:
 		return usagef("interrupted before there was an answer")

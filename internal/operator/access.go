@@ -165,6 +165,12 @@ type authenticator struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *authenticator) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.authenticated(r)
+	return t.access.explain(r, response, err)
+}
+
+// authenticated sends a request with the credentials.
+func (t *authenticator) authenticated(r *http.Request) (*http.Response, error) {
 	if t.access.Credentials == nil {
 		return t.inner.RoundTrip(r)
 	}

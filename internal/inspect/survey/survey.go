@@ -201,6 +201,9 @@ func (y Survey) ask(ctx context.Context, v *View) {
 // errNoNode: the answer does not come from a node.
 var errNoNode = errors.New("answers, but is not a node (perhaps a proxy); name a node instead")
 
+// ErrPeerPort is the error of a Client for an address at which a node answers the other members.
+var ErrPeerPort = errors.New("this is a peer port (RAFT_ADDR); name the client port, HTTP_PORT")
+
 // fetch reads the state document of one node.
 func (y Survey) fetch(ctx context.Context, base string) (*State, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, y.Timeout, fmt.Errorf("no answer within %v", y.Timeout))
@@ -260,7 +263,7 @@ func (r *Report) judge() {
 		}
 	}
 	forming := r.forming()
-	if r.Leader == nil && !forming && !r.refused() {
+	if r.Leader == nil && !forming && !r.untold() {
 		r.Problems = append(r.Problems, "no leader is known")
 	}
 	if clusters := r.clusters(); len(clusters) > 1 {
@@ -270,6 +273,8 @@ func (r *Report) judge() {
 		switch {
 		case v.State == nil && v.Error == errNoNode.Error():
 			r.Problems = append(r.Problems, v.Addr+" "+v.Error)
+		case v.Error == ErrPeerPort.Error():
+			r.Problems = append(r.Problems, v.Addr+": "+v.Error)
 		case v.Refused != nil:
 			r.Problems = append(r.Problems, v.name()+" "+v.Error)
 		case v.State == nil && v.Addr == "" && forming:
@@ -290,10 +295,11 @@ func (r *Report) judge() {
 	r.Warnings = append(append(r.Warnings, r.intervalWarnings()...), r.addressWarnings()...)
 }
 
-// refused reports whether no node has told anything, and some refuse the credentials: they may have a leader.
-func (r *Report) refused() bool {
+// untold reports whether no node has told anything, and it may all the same have a leader: the credentials or the address are
+// wrong.
+func (r *Report) untold() bool {
 	return !slices.ContainsFunc(r.Views, func(v View) bool { return v.State != nil }) &&
-		slices.ContainsFunc(r.Views, func(v View) bool { return v.Refused != nil })
+		slices.ContainsFunc(r.Views, func(v View) bool { return v.Refused != nil || v.Error == ErrPeerPort.Error() })
 }
 
 // forming reports whether the members that answer are still forming the cluster.
