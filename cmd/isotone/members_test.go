@@ -86,7 +86,7 @@ func TestMembers_RefusesWhatMustNotHappen(t *testing.T) {
 	t.Parallel()
 	all := startProcesses(t, 3)
 	all.refuses(t, "member add 0 a:1", "invalid_argument", "must not be 0")
-	all.refuses(t, "member add 3 a:1", "invalid_argument", "node 3 is a member already", "isotone member replace 3 PEER_ADDR")
+	all.refuses(t, "member add 3 a:1", "invalid_argument", "node 3 is a member already", "isotone member replace 3 PEER_ADDR", "peer address "+all[2].s.RaftAddr, "client address "+all[2].s.AdvertiseAddr, "isotone member update 3 a:1")
 	all.refuses(t, "member add 4 "+strings.Repeat("a", 300)+":1", "invalid_argument", "at most 256 bytes")
 	all.refuses(t, "member add 281474976710656 a:1", "invalid_argument", "a node ID is at most 281474976710655")
 	all.refuses(t, "member promote 4", "invalid_argument", "node 4 is no member: add it as a learner first")

@@ -281,6 +281,10 @@ func TestOperator_ACommandCanBeRepeated(t *testing.T) {
 		}
 	}
 	refused := fault(isotone.CodeInvalidArgument, "node 3 is a member already", "")
+	wantRun(t, 1, "", "node 3 is a member already; on record: voter, peer address c:9, client address -; to change the address: isotone member update 3 c:8\n",
+		"member", "add", "3", "c:8", "--endpoint", serveScript(t, members(one, three), refused, members(one, three)).addr())
+	wantRun(t, 1, "", "node 3 is a member already; on record: voter, peer address c:9, client address -\n",
+		"member", "add", "3", "c:9", "--learner", "--endpoint", serveScript(t, members(one, three), refused, members(one, three)).addr())
 	for args, list := range map[string]answer{
 		"add 3 c:8":              members(one, three),
 		"add 3 c:9 --learner":    members(one, three),
