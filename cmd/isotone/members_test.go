@@ -114,7 +114,8 @@ func TestMembers_RefusesWhatMustNotHappen(t *testing.T) {
 		t.Fatal(err)
 	}
 	two := processes{leader, others[1]}
-	two.refuses(t, fmt.Sprintf("member remove %d", others[1].s.NodeID), "overloaded", "of which only 1 are connected", "it could not elect a leader")
+	two.refuses(t, fmt.Sprintf("member remove %d", others[1].s.NodeID), "no_quorum", "of which only 1 are connected", "it could not elect a leader",
+		fmt.Sprintf("not connected: node %d (%s)", others[0].s.NodeID, others[0].s.RaftAddr))
 	two.refuses(t, fmt.Sprintf("leader transfer %d", others[0].s.NodeID), "invalid_argument", "is not connected")
 	two.does(t, fmt.Sprintf("member remove %d", others[0].s.NodeID), "is removed")
 	two.does(t, fmt.Sprintf("member remove %d", others[1].s.NodeID), "is removed")

@@ -30,7 +30,7 @@ const (
 	// retryPause is the time between two attempts while the cluster has no leader.
 	retryPause = 200 * time.Millisecond
 	// busyMax is for how long a request is repeated that the leader cannot take at the
-	// moment: it may only just have been elected.
+	// moment: it may only just have been elected, and not be connected with all voters yet.
 	busyMax = 3 * time.Second
 	// dialTimeout bounds a dial, and getTimeout a request that changes nothing,
 	// which a node answers at once.
@@ -141,7 +141,7 @@ func worthRepeating(err error, attempts []error, busyUntil time.Time) bool {
 		return false
 	}
 	var told *Error
-	if errors.As(err, &told) && told.Code == isotone.CodeOverloaded {
+	if errors.As(err, &told) && (told.Code == isotone.CodeOverloaded || told.Code == isotone.CodeNoQuorum) {
 		return time.Now().Before(busyUntil)
 	}
 	if errors.As(err, &told) && told.Code != isotone.CodeNoLeader && told.Code != isotone.CodeNotLeader && told.Code != isotone.CodeQuotaExceeded {
