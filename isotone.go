@@ -110,6 +110,9 @@ const (
 	// CodeNoWorker: no worker ID is free for a lease, an operator has revoked the lease of the
 	// session, or the node has none to make IDs with yet; try again, IDs also at another node.
 	CodeNoWorker Code = "no_worker"
+	// CodeNoQuorum: a change of the members is refused, because too few voters are reachable to elect
+	// a leader after it. The message names those that are missing.
+	CodeNoQuorum Code = "no_quorum"
 	// CodeNotFound: nothing has that name.
 	CodeNotFound Code = "not_found"
 	// CodeClock: this node's clock cannot be trusted for this request.
@@ -167,6 +170,7 @@ var (
 	ErrForbidden        = &Error{Code: CodeForbidden, Message: "not allowed"}
 	ErrQuotaExceeded    = &Error{Code: CodeQuotaExceeded, Message: "the quota is used up"}
 	ErrNoWorker         = &Error{Code: CodeNoWorker, Message: "no worker ID is free"}
+	ErrNoQuorum         = &Error{Code: CodeNoQuorum, Message: "too few voters are reachable"}
 	ErrNotFound         = &Error{Code: CodeNotFound, Message: "not found"}
 	ErrClock            = &Error{Code: CodeClock, Message: "the clock cannot be trusted"}
 	ErrWrongCluster     = &Error{Code: CodeWrongCluster, Message: "this is another cluster"}

@@ -128,7 +128,7 @@ func isOver(ctx context.Context) bool {
 // transient reports whether the same cluster may answer the request later.
 func transient(code isotone.Code) bool {
 	switch code {
-	case isotone.CodeNotLeader, isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeNoWorker, isotone.CodeQuotaExceeded:
+	case isotone.CodeNotLeader, isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeNoWorker, isotone.CodeNoQuorum, isotone.CodeQuotaExceeded:
 		return true
 	}
 	return false

@@ -126,3 +126,11 @@ func (l *endpointList) Decode(ctx *kong.DecodeContext) error {
 	}
 	return nil
 }
+
+// atMostOne refuses a list where one node is meant. which says what that node is.
+func (l endpointList) atMostOne(which string) error {
+	if len(l) > 1 {
+		return usagef("--endpoint %s: want one address, that of %s", strings.Join(l, ","), which)
+	}
+	return nil
+}

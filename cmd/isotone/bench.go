@@ -12,6 +12,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/bench"
+	"github.com/isotone/isotone/internal/inspect/survey"
 	"github.com/isotone/isotone/internal/operator"
 )
 
@@ -19,6 +20,7 @@ type benchCmd struct {
 	Files []string `arg:"" optional:"" name:"file" complete:"files" help:"With --compare: two files written by --json."`
 
 	Target      []string      `name:"target" short:"t" placeholder:"HOST:PORT" help:"Nodes of one cluster, as host:port or URL; the leader is found through any of them. Default: 127.0.0.1:8080 or, if no node answers there, one of \"isotone dev\" at ports 8081 to 8083."`
+	Endpoint    endpointList  `name:"endpoint" placeholder:"HOST:PORT,..." help:"The same as --target, by the name that other commands use."`
 	Protocol    string        `name:"protocol" short:"p" default:"http1" complete:"http1,resp,h2c,h2,h3" help:"http1, resp (the protocol of Redis), h2c (HTTP/2), h2 (HTTP/2 with TLS) or h3 (HTTP/3). An https URL gives http1 TLS."`
 	Connections int           `name:"connections" short:"c" default:"64" help:"Number of open connections."`
 	Pipeline    int           `name:"pipeline" short:"P" default:"1" help:"Concurrent requests on each connection: pipelined, or streams of HTTP/2 and HTTP/3."`
@@ -67,8 +69,12 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	if c.IntervalProcess {
 		return c.intervalProcess(ctx, con, reach)
 	}
+	onlyEndpoints := len(c.Target) == 0 && len(c.Endpoint) > 0
+	c.Target = append(c.Target, c.Endpoint...)
 	o, err := c.options(reach)
-	if err != nil {
+	if err != nil && onlyEndpoints { // name the flag that was given
+		return usageError(strings.ReplaceAll(err.Error(), "--target", "--endpoint"))
+	} else if err != nil {
 		return err
 	}
 	files, err := c.create()
@@ -92,14 +98,23 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	result, err := bench.Run(ctx, *o)
 	progress.end()
 	if err != nil && (result == nil || result.Verdict.Checked == 0) {
-		return notMeasured(ctx, err)
+		return notMeasured(ctx, c.Target, err)
 	}
 	result.Isotone = version
 	return c.report(con, files, result, result.Verdict.Judgement, "this oracle broke its promise", err)
 }
 
 // notMeasured says why there is no result.
-func notMeasured(ctx context.Context, err error) error {
+func notMeasured(ctx context.Context, targets []string, err error) error {
+	for _, target := range targets {
+		_, addr, named := strings.Cut(target, "://")
+		if !named {
+			addr = target
+		}
+		if errors.As(err, new(bench.TargetError)) && operator.IsPeerPort(ctx, strings.TrimSuffix(addr, "/")) {
+			return usagef("%s: %v", addr, survey.ErrPeerPort)
+		}
+	}
 	switch {
 	case ctx.Err() != nil:
 		return usagef("interrupted before there was an answer")

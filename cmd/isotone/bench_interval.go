@@ -49,7 +49,7 @@ func (c *benchCmd) runInterval(ctx context.Context, con console, base *bench.Opt
 	result, err := clockbench.Run(ctx, *o)
 	progress.end()
 	if result == nil || errors.As(err, new(bench.TargetError)) {
-		return notMeasured(ctx, err)
+		return notMeasured(ctx, c.Target, err)
 	}
 	result.Isotone = version
 	return c.report(con, files, result, result.Verdict.Judgement, "this cluster broke its promise, or a steady clock has a wrong rate", err)

@@ -24,7 +24,7 @@ import (
 // doctorCmd checks a machine and a cluster; see docs/health.md#isotone-doctor.
 type doctorCmd struct {
 	config.Flags
-	Endpoint endpointList `name:"endpoint" placeholder:"HOST:PORT" help:"Client addresses of nodes of a cluster, or URLs; the other members are found through any of them. Without any other setting only the cluster is checked, not this machine. Default: the node with these settings, if it runs."`
+	Endpoint endpointList `name:"endpoint" placeholder:"HOST:PORT,..." help:"Client addresses of nodes of the cluster, https URLs, or unix:PATH, the socket operator.sock in the data directory of a node; the leader and the other members are found through any of them. Without any other setting only the cluster is checked, not this machine. Default: the node with these settings, if it runs."`
 	JSON     bool         `name:"json" help:"Print one line of JSON."`
 
 	accessFlags
@@ -60,6 +60,13 @@ func (c *doctorCmd) Run(ctx context.Context, con console) error {
 	}
 	if err != nil {
 		return err
+	}
+	m.Unanswered = reach.ShownIn(m.Unanswered)
+	if len(c.Endpoint) > 0 {
+		m.Endpoints = c.Endpoint
+	}
+	if m.Cluster != nil {
+		reach.NameSockets(m.Cluster.Report.Views)
 	}
 	r := doctor.Judge(m)
 	if c.JSON {

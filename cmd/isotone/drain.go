@@ -15,8 +15,8 @@ import (
 
 // drainCmd stops one node as SIGTERM does; see docs/health.md.
 type drainCmd struct {
-	Endpoint *string       `name:"endpoint" placeholder:"HOST:PORT" help:"Client address of the node that is to stop, or unix:PATH, the socket operator.sock in its data directory. Default: the socket in DATA_DIR, _raft, /var/lib/isotone or /var/lib/isotone/data; or localhost:8080."`
-	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the command, which does not wait for the end of the node."`
+	Endpoint endpointList  `name:"endpoint" placeholder:"HOST:PORT" help:"Client address of the one node that is to stop, an https URL, or unix:PATH, the socket operator.sock in its data directory. Default: the socket in DATA_DIR, _raft, /var/lib/isotone or /var/lib/isotone/data; or localhost:8080."`
+	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the whole command, except for your answer to a question. It does not wait for the end of the node."`
 	JSON     bool          `name:"json" help:"Print the answer as JSON."`
 	Yes      bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`
 
@@ -30,8 +30,11 @@ func (c *drainCmd) Run(ctx context.Context, con console) error {
 		return err
 	}
 	endpoint := cmp.Or(operator.FindSocket(ctx, reach), operator.DefaultAddr)
-	if c.Endpoint != nil { // not the default if a variable is empty
-		endpoint = *c.Endpoint
+	if err := c.Endpoint.atMostOne("the node that drains"); err != nil {
+		return err
+	}
+	if len(c.Endpoint) > 0 {
+		endpoint = c.Endpoint[0]
 	} else if err := reach.MayGuess(); err != nil {
 		return fmt.Errorf("%w with --endpoint", err)
 	}
@@ -39,9 +42,13 @@ func (c *drainCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
+	if c.Timeout <= 0 {
+		return usagef("--timeout %v: want more than 0", c.Timeout)
+	}
+	limit := operator.NewLimit(c.Timeout)
 	client := reach.HTTPClient(operator.Transport())
 	call := func(method, path string, out any) error {
-		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+		ctx, cancel := limit.Context(ctx)
 		defer cancel()
 		answer, _, err := operator.Ask(ctx, client, method, bases[0]+path, nil)
 		if err == nil {
@@ -57,7 +64,7 @@ func (c *drainCmd) Run(ctx context.Context, con console) error {
 		return err
 	}
 	if !c.Yes {
-		if err := confirm(ctx, con, drainPlan(&state)); err != nil {
+		if err := limit.Without(func() error { return confirm(ctx, con, drainPlan(&state)) }); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/admin"
 	"github.com/isotone/isotone/internal/operator"
@@ -116,6 +117,7 @@ type memberAddCmd struct {
 // Run adds a node. If that was done already with the same address, it only waits.
 func (c *memberAddCmd) Run(ctx context.Context, con console) error {
 	wait := 10 * time.Minute
+	c.waits = c.Voter
 	switch {
 	case c.Wait != nil && !c.Voter:
 		return usagef("--wait needs --voter: otherwise the command does not wait")
@@ -132,8 +134,9 @@ func (c *memberAddCmd) Run(ctx context.Context, con console) error {
 	if !c.isAdded(l) {
 		change := front.MemberChange{Action: front.AddMember, NodeID: c.ID, PeerAddr: c.PeerAddr, Learner: c.Learner}
 		var err error
+		before := operator.Newest(l, c.ID)
 		if l, err = c.client.Apply(ctx, change, c.isAdded); err != nil {
-			return err
+			return c.withRecord(err, before)
 		}
 	}
 	if c.Voter {
@@ -153,6 +156,19 @@ func (c *memberAddCmd) Run(ctx context.Context, con console) error {
 			fmt.Fprintf(w, "node %d is added, and becomes a voter once it has caught up. Now, %s\n", c.ID, line)
 		}
 	})
+}
+
+// withRecord adds to a refusal what is on record of a node that is a member already, and how to change that.
+func (c *memberAddCmd) withRecord(err error, m front.MemberRecord) error {
+	var told *operator.Error
+	if m.NodeID == 0 || !errors.As(err, &told) || told.Code != isotone.CodeInvalidArgument {
+		return err
+	}
+	text := fmt.Sprintf("on record: %s, peer address %s, client address %s", m.Role, orDash(m.PeerAddr), orDash(m.Addr))
+	if m.PeerAddr != c.PeerAddr {
+		text += fmt.Sprintf("; to change the address: isotone member update %d %s", c.ID, c.PeerAddr)
+	}
+	return fmt.Errorf("%w; %s", err, text)
 }
 
 // isAdded reports whether the node is a member as the command line says.
@@ -229,6 +245,7 @@ func (c *memberReplaceCmd) Run(ctx context.Context, con console) error {
 	if err := checkWait(c.Wait); err != nil {
 		return err
 	}
+	c.waits = c.Wait > 0
 	var l front.MemberList
 	if err := c.do(ctx, http.MethodGet, operator.MembersPath, nil, &l); err != nil {
 		return err

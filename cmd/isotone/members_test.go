@@ -86,7 +86,7 @@ func TestMembers_RefusesWhatMustNotHappen(t *testing.T) {
 	t.Parallel()
 	all := startProcesses(t, 3)
 	all.refuses(t, "member add 0 a:1", "invalid_argument", "must not be 0")
-	all.refuses(t, "member add 3 a:1", "invalid_argument", "node 3 is a member already", "isotone member replace 3 PEER_ADDR")
+	all.refuses(t, "member add 3 a:1", "invalid_argument", "node 3 is a member already", "isotone member replace 3 PEER_ADDR", "peer address "+all[2].s.RaftAddr, "client address "+all[2].s.AdvertiseAddr, "isotone member update 3 a:1")
 	all.refuses(t, "member add 4 "+strings.Repeat("a", 300)+":1", "invalid_argument", "at most 256 bytes")
 	all.refuses(t, "member add 281474976710656 a:1", "invalid_argument", "a node ID is at most 281474976710655")
 	all.refuses(t, "member promote 4", "invalid_argument", "node 4 is no member: add it as a learner first")
@@ -114,7 +114,8 @@ func TestMembers_RefusesWhatMustNotHappen(t *testing.T) {
 		t.Fatal(err)
 	}
 	two := processes{leader, others[1]}
-	two.refuses(t, fmt.Sprintf("member remove %d", others[1].s.NodeID), "overloaded", "of which only 1 are connected", "it could not elect a leader")
+	two.refuses(t, fmt.Sprintf("member remove %d", others[1].s.NodeID), "no_quorum", "of which only 1 are connected", "it could not elect a leader",
+		fmt.Sprintf("not connected: node %d (%s)", others[0].s.NodeID, others[0].s.RaftAddr))
 	two.refuses(t, fmt.Sprintf("leader transfer %d", others[0].s.NodeID), "invalid_argument", "is not connected")
 	two.does(t, fmt.Sprintf("member remove %d", others[0].s.NodeID), "is removed")
 	two.does(t, fmt.Sprintf("member remove %d", others[1].s.NodeID), "is removed")

@@ -12,12 +12,19 @@ import (
 
 // clusterFlags are the flags of all commands that send requests to the leader of a running cluster.
 type clusterFlags struct {
-	Endpoint endpointList  `name:"endpoint" placeholder:"HOST:PORT" xor:"source" help:"Client addresses of nodes of the cluster, https URLs, or unix:PATH, the socket operator.sock in the data directory of a node; the leader is found through any of them. Default: the socket in DATA_DIR, _raft, /var/lib/isotone or /var/lib/isotone/data; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
-	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the command."`
-	JSON     bool          `name:"json" help:"Print the answer as JSON."`
+	endpointFlags
+	Timeout *time.Duration `name:"timeout" placeholder:"DURATION" help:"Maximum time for the whole command, except for your answer to a question. Default: 10s; for a command with --wait, 10s for each request."`
+	JSON    bool           `name:"json" help:"Print the answer as JSON."`
 
 	accessFlags
+	waits  bool             // for something that may take long: only an explicit --timeout bounds the whole command
+	limit  *operator.Limit  // nil: none
 	client *operator.Client // nil before the first request
+}
+
+// endpointFlags name nodes of a cluster, in the same way for all commands that may be sent to any of them.
+type endpointFlags struct {
+	Endpoint endpointList `name:"endpoint" placeholder:"HOST:PORT,..." xor:"source" help:"Client addresses of nodes of the cluster, https URLs, or unix:PATH, the socket operator.sock in the data directory of a node; the leader and the other members are found through any of them. Default: the socket in DATA_DIR, _raft, /var/lib/isotone or /var/lib/isotone/data; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
 }
 
 // operatorFlags are the flags of all commands that change a running cluster.
@@ -26,13 +33,23 @@ type operatorFlags struct {
 	Yes bool `name:"yes" short:"y" help:"Do not ask for confirmation."`
 }
 
+// timeoutDefault is the default of --timeout.
+const timeoutDefault = 10 * time.Second
+
 // connect checks the flags about nodes, once. If none is named it looks for one on this machine.
 func (f *clusterFlags) connect(ctx context.Context) (*operator.Client, error) {
 	if f.client != nil {
 		return f.client, nil
 	}
-	if f.Timeout <= 0 {
-		return nil, usagef("--timeout %v: want more than 0", f.Timeout)
+	timeout := timeoutDefault
+	if f.Timeout != nil {
+		timeout = *f.Timeout
+	}
+	if timeout <= 0 {
+		return nil, usagef("--timeout %v: want more than 0", timeout)
+	}
+	if f.Timeout != nil || !f.waits {
+		f.limit = operator.NewLimit(timeout)
 	}
 	a, err := f.open()
 	if err != nil {
@@ -40,7 +57,7 @@ func (f *clusterFlags) connect(ctx context.Context) (*operator.Client, error) {
 	}
 	named := f.Endpoint
 	if len(named) == 0 {
-		within, cancel := context.WithTimeout(ctx, f.Timeout)
+		within, cancel := context.WithTimeout(ctx, timeout)
 		addr, err := operator.Find(within, a)
 		cancel()
 		if err != nil {
@@ -52,7 +69,7 @@ func (f *clusterFlags) connect(ctx context.Context) (*operator.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.client = operator.NewClient(a, bases, f.Timeout)
+	f.client = operator.NewClient(a, bases, timeout, f.limit)
 	return f.client, nil
 }
 
@@ -79,5 +96,5 @@ func (f *operatorFlags) confirm(ctx context.Context, con console, question strin
 	if f.Yes {
 		return nil
 	}
-	return confirm(ctx, con, question)
+	return f.limit.Without(func() error { return confirm(ctx, con, question) })
 }

@@ -7,17 +7,19 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/isotone/isotone/internal/auth/address"
+	"github.com/isotone/isotone/internal/inspect/survey"
 	"github.com/isotone/isotone/internal/operator"
 )
 
 // readyCmd asks one node whether it is ready. Images without a shell and curl use it as their
 // health check.
 type readyCmd struct {
-	Endpoint string        `name:"endpoint" placeholder:"HOST:PORT" help:"Client address of the node, or URL. Default: where isotone serve listens with this HTTP_HOST and HTTP_PORT, on this machine."`
+	Endpoint endpointList  `name:"endpoint" placeholder:"HOST:PORT" help:"Client address of the one node that is asked, a URL, or unix:PATH, the socket operator.sock in its data directory. Default: where isotone serve listens with this HTTP_HOST and HTTP_PORT, on this machine."`
 	HTTPHost string        `name:"http-host" env:"HTTP_HOST" placeholder:"HOST" help:"As of isotone serve."`
 	HTTPPort string        `name:"http-port" env:"HTTP_PORT" default:"8080" help:"As of isotone serve."`
 	Timeout  time.Duration `name:"timeout" default:"2s" help:"Maximum wait for the answer."`
@@ -38,25 +40,29 @@ func (c *readyCmd) Run(ctx context.Context, con console) error {
 	if c.Timeout <= 0 {
 		return usagef("--timeout %v: want more than 0", c.Timeout)
 	}
-	if c.Endpoint == "" {
-		c.Endpoint = net.JoinHostPort(c.HTTPHost, c.HTTPPort)
-		if address.Unspecified(c.Endpoint) {
-			c.Endpoint = net.JoinHostPort("127.0.0.1", c.HTTPPort) // without a file that says what localhost is
-		}
+	if err := c.Endpoint.atMostOne("the node whose readiness is the exit code; for a whole cluster, see: isotone status"); err != nil {
+		return err
+	}
+	endpoint := net.JoinHostPort(c.HTTPHost, c.HTTPPort)
+	switch {
+	case len(c.Endpoint) > 0:
+		endpoint = c.Endpoint[0]
+	case address.Unspecified(endpoint):
+		endpoint = net.JoinHostPort("127.0.0.1", c.HTTPPort) // without a file that says what localhost is
 	}
 	reach, err := c.open()
 	if err != nil {
 		return err
 	}
-	bases, err := reach.URLs("--endpoint", []string{c.Endpoint})
+	bases, err := reach.URLs("--endpoint", []string{endpoint})
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	ctx, cancel := operator.NewLimit(c.Timeout).Context(ctx)
 	defer cancel()
 	answer, err := askReady(ctx, reach.HTTPClient(operator.Transport()), bases[0])
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.Endpoint, err)
+		return fmt.Errorf("%s: %w", endpoint, err)
 	}
 	return printText(con.out, answer+"\n")
 }
@@ -68,10 +74,16 @@ func askReady(ctx context.Context, client *http.Client, base string) (string, er
 		return "", err
 	}
 	resp, err := client.Do(r)
+	if about := (*url.Error)(nil); errors.As(err, &about) {
+		err = about.Err // the caller says which node it is
+	}
 	if err != nil {
 		return "", err
 	}
 	defer resp.Body.Close()
+	if refused := survey.ReadRefusal(resp); refused != nil {
+		return "", refused
+	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, readyBodyMax))
 	if err != nil {
 		return "", err

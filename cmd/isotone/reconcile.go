@@ -58,6 +58,7 @@ func (c *memberReconcileCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
+	c.waits = true
 	l, p, err := c.look(ctx, set)
 	if err != nil {
 		return err
@@ -115,7 +116,14 @@ func (c *memberReconcileCmd) pause(ctx context.Context, until time.Time, why str
 	case time.Now().After(until):
 		return fmt.Errorf("given up after %v: %s; what was done remains, and the command may be repeated", c.Wait, why)
 	}
-	return operator.Pause(ctx)
+	within, cancel := c.limit.Context(ctx)
+	defer cancel()
+	if err := operator.Pause(within); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("given up after %v, the --timeout: %s; what was done remains, and the command may be repeated", *c.Timeout, why)
+	} else if err != nil {
+		return err
+	}
+	return nil
 }
 
 // confirmRemovals asks before nodes are removed.

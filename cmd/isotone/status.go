@@ -15,11 +15,12 @@ import (
 )
 
 type statusCmd struct {
-	Addrs []string `arg:"" optional:"" name:"addr" help:"Nodes of one cluster, as host:port, URL or unix:PATH, or a comma-separated list; the other members are found through any of them. Default: the socket operator.sock in DATA_DIR, _raft, /var/lib/isotone or /var/lib/isotone/data; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
+	Addrs []string `arg:"" optional:"" name:"addr" help:"The same as --endpoint: host:port, URL or unix:PATH, or a comma-separated list."`
 
+	endpointFlags
 	Watch    bool          `name:"watch" short:"w" help:"Repeat until Ctrl-C."`
 	Interval time.Duration `name:"interval" default:"1s" help:"Interval of --watch."`
-	Timeout  time.Duration `name:"timeout" default:"2s" help:"Maximum wait for an answer."`
+	Timeout  time.Duration `name:"timeout" default:"4s" help:"Maximum time for the command, or for each report of --watch: half of it for the answers of the nodes that are named, half for those of the other members."`
 	JSON     bool          `name:"json" help:"Print one line of JSON with the full state of every member."`
 
 	accessFlags
@@ -32,6 +33,7 @@ const statusIntervalMin = 50 * time.Millisecond
 // there is no leader, or a member does not answer or is not ready. With --watch it only
 // shows these problems.
 func (c *statusCmd) Run(ctx context.Context, con console) error {
+	c.Addrs = append(c.Addrs, c.Endpoint...)
 	reach, err := c.open()
 	if err != nil {
 		return err
@@ -120,7 +122,7 @@ func (c *statusCmd) survey(reach *operator.Access) (*survey.Survey, error) {
 	if c.Timeout <= 0 {
 		return nil, usagef("--timeout %v: want more than 0", c.Timeout)
 	}
-	return &survey.Survey{Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: c.Timeout}, nil
+	return &survey.Survey{Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: c.Timeout / 2}, nil
 }
 
 func (c *statusCmd) write(w io.Writer, report *survey.Report) error {

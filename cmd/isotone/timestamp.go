@@ -105,8 +105,6 @@ func (f *askFlags) format(named string, known ...string) (string, error) {
 
 // ask sends a request to the leader or, if it is one that any node answers, to the first node.
 func (f *askFlags) ask(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
-	defer cancel()
 	c, err := f.connect(ctx)
 	if err != nil {
 		return nil, err

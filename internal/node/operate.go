@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -271,6 +273,12 @@ func (n *Node) ChangeMember(ctx context.Context, q front.MemberChange) error {
 		}
 	}
 	err = n.operate(func(in *replica.Input) { in.Change = &change }, func(e *replica.Effects) *isotone.Error { return e.ChangeRefused })
+	if refusal := (*isotone.Error)(nil); errors.As(err, &refusal) && refusal.Code == isotone.CodeOverloaded {
+		missing := ""
+		if n.call(func() { missing = n.core.missingAfter(change) }) && missing != "" {
+			return isotone.Errorf(isotone.CodeNoQuorum, "%s; not connected: %s; start what is missing or, if it is lost for good, remove it first", refusal.Message, missing)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -279,6 +287,37 @@ func (n *Node) ChangeMember(ctx context.Context, q front.MemberChange) error {
 	}
 	reached(n.cfg.Steps, "change confirmed")
 	return nil
+}
+
+// missingAfter names the voters that are not connected, if the connected ones would be no quorum after a change. It returns ""
+// if they would, or if the change waits for the node itself.
+func (c *core) missingAfter(change replica.MemberChange) string {
+	isConnected := func(id uint64) bool { return id == c.node.cfg.NodeID || c.peers.conns[id] != nil }
+	promoted := change.Kind == replica.AddVoter
+	if change.Kind != replica.Remove && !promoted || promoted && !isConnected(change.Member.ID) {
+		return ""
+	}
+	gone, all := change.Member.ID, c.replica.Members()
+	if promoted {
+		i := slices.IndexFunc(all, func(m replica.Member) bool { return m.ID == change.Member.ID })
+		if i < 0 {
+			return ""
+		}
+		gone = all[i].Replaces
+	}
+	voters, missing := 0, []string{}
+	for _, m := range all {
+		if m.ID == gone || m.Learner && (!promoted || m.ID != change.Member.ID) {
+			continue
+		}
+		if voters++; !isConnected(m.ID) {
+			missing = append(missing, fmt.Sprintf("node %d (%s)", oracle.NodeOf(m.ID), cmp.Or(m.PeerAddr, "address unknown")))
+		}
+	}
+	if voters-len(missing) > voters/2 {
+		return ""
+	}
+	return strings.Join(missing, ", ")
 }
 
 // resolve translates a change of nodes into one of members, and says when it is done.

@@ -55,6 +55,14 @@ func (a *Access) Shown(addr string) string {
 	return addr
 }
 
+// ShownIn returns a text with the sockets in it as the user knows them.
+func (a *Access) ShownIn(text string) string {
+	for host, path := range a.sockets {
+		text = strings.ReplaceAll(text, "http://"+host+":80", UnixScheme+path)
+	}
+	return text
+}
+
 // NameSockets has a report name each node that was asked at a socket by its client address, or else by the socket.
 func (a *Access) NameSockets(views []survey.View) {
 	for i := range views {
@@ -157,6 +165,12 @@ type authenticator struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *authenticator) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.authenticated(r)
+	return t.access.explain(r, response, err)
+}
+
+// authenticated sends a request with the credentials.
+func (t *authenticator) authenticated(r *http.Request) (*http.Response, error) {
 	if t.access.Credentials == nil {
 		return t.inner.RoundTrip(r)
 	}

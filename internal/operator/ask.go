@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/inspect/survey"
 )
 
 // bodyMax bounds the body of an answer, in bytes.
@@ -28,8 +29,8 @@ const (
 	hopsMax = 3
 	// retryPause is the time between two attempts while the cluster has no leader.
 	retryPause = 200 * time.Millisecond
-	// busyMax is for how long a request is repeated that a node cannot take at the
-	// moment: it may only just have been elected, or have no worker for IDs yet.
+	// busyMax is for how long a request is repeated that a node cannot take at the moment: it may only just have been
+	// elected, and not be connected with all voters yet, or have no worker for IDs yet.
 	busyMax = 3 * time.Second
 	// dialTimeout bounds a dial, and getTimeout a request that changes nothing,
 	// which a node answers at once.
@@ -54,13 +55,15 @@ type Client struct {
 	access  *Access
 	bases   []string
 	timeout time.Duration
+	limit   *Limit
 	http    *http.Client
 }
 
 // NewClient returns a client of the cluster of some nodes, whose URLs are from [Access.URLs]. A request takes at
-// most timeout, with all its attempts. Nothing is connected before the first one.
-func NewClient(access *Access, bases []string, timeout time.Duration) *Client {
-	return &Client{access: access, bases: bases, timeout: timeout, http: access.HTTPClient(Transport())}
+// most timeout, with all its attempts, and everything together no longer than limit. Nothing is connected before the
+// first request.
+func NewClient(access *Access, bases []string, timeout time.Duration, limit *Limit) *Client {
+	return &Client{access: access, bases: bases, timeout: timeout, limit: limit, http: access.HTTPClient(Transport())}
 }
 
 // Do sends a request with a JSON body, or none if in is nil, to the leader and decodes its
@@ -84,8 +87,10 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 
 // Raw is Do for bodies that are encoded already.
 func (c *Client) Raw(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := c.limit.Context(ctx)
 	defer cancel()
+	ctx, stop := withTimeout(ctx, c.timeout)
+	defer stop()
 	busyUntil := time.Now().Add(busyMax)
 	unsure := false
 	for {
@@ -136,7 +141,7 @@ func worthRepeating(err error, attempts []error, busyUntil time.Time) bool {
 		return false
 	}
 	var told *Error
-	if errors.As(err, &told) && (told.Code == isotone.CodeOverloaded || told.Code == isotone.CodeNoWorker) {
+	if errors.As(err, &told) && (told.Code == isotone.CodeOverloaded || told.Code == isotone.CodeNoQuorum || told.Code == isotone.CodeNoWorker) {
 		return time.Now().Before(busyUntil)
 	}
 	if errors.As(err, &told) && told.Code != isotone.CodeNoLeader && told.Code != isotone.CodeNotLeader && told.Code != isotone.CodeQuotaExceeded {
@@ -196,8 +201,11 @@ type Error struct {
 // Error returns the code and the message, and how to authenticate if that is missing.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("%s: %s", e.Code, e.Message)
-	if e.Code == isotone.CodeUnauthorized {
-		text += " (--user and --password-file, or --cert and --key, say who you are; on the machine of a node, the user that runs it needs none: --endpoint unix:DATA_DIR/" + SocketName + ")"
+	switch {
+	case e.Code == isotone.CodeUnauthorized:
+		text += " (" + survey.HowToAuthenticate + ")"
+	case e.Code == isotone.CodeForbidden && strings.Contains(e.Message, " role"): // not the proof of a node that joins
+		text += " (" + survey.HowToPermit + ")"
 	}
 	return text
 }
@@ -214,7 +222,7 @@ func Transport() *http.Transport {
 func Ask(ctx context.Context, client *http.Client, method, target string, body []byte) (answer []byte, leader string, err error) {
 	if method == http.MethodGet {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, getTimeout)
+		ctx, cancel = withTimeout(ctx, getTimeout)
 		defer cancel()
 	}
 	r, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
@@ -223,6 +231,11 @@ func Ask(ctx context.Context, client *http.Client, method, target string, body [
 	}
 	r.Header.Set("Content-Type", "application/json")
 	return Exchange(client, r)
+}
+
+// withTimeout returns a context whose cause says for how long nothing answered.
+func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, timeout, timeoutError(fmt.Sprintf("no answer within %v", timeout)))
 }
 
 // Exchange is Ask for a request that has been made.

@@ -64,16 +64,23 @@ func Pause(ctx context.Context) error {
 }
 
 // UntilVoter waits until a generation of a node is a voter and the one that it replaces is
-// gone. It tells what it waits for, each time that changes.
+// gone, or the limit of the client is over. It tells what it waits for, each time that changes.
 func (c *Client) UntilVoter(ctx context.Context, node, generation uint64, wait time.Duration, tell func(string)) (l front.MemberList, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("node %d is not a voter after %v; the cluster goes on by itself, see: isotone member list", node, wait))
+	const after = "node %d is not a voter after %v%s; the cluster goes on by itself, see: isotone member list"
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf(after, node, wait, ""))
 	defer cancel()
+	if c.limit != nil {
+		ctx, cancel = context.WithDeadlineCause(ctx, c.limit.until, fmt.Errorf(after, node, c.limit.of, ", the --timeout"))
+		defer cancel()
+	}
 	told := ""
 	for {
 		text, done := "", false
 		l = front.MemberList{} // what an answer leaves out must not remain
 		err := c.Do(ctx, http.MethodGet, MembersPath, nil, &l)
 		switch {
+		case ctx.Err() != nil:
+			return l, context.Cause(ctx)
 		case errors.As(err, new(UsageError)):
 			return l, err
 		case err != nil: // it may not last

@@ -172,7 +172,7 @@ func (c *Client) Take(ctx context.Context, step Step) (why string, err error) {
 	}
 	_, err = c.Apply(ctx, step.Change, isDone)
 	var told *Error
-	if errors.As(err, &told) && told.Code == isotone.CodeOverloaded {
+	if errors.As(err, &told) && (told.Code == isotone.CodeOverloaded || told.Code == isotone.CodeNoQuorum) {
 		return told.Message, nil
 	}
 	return "", err

@@ -38,7 +38,7 @@ var codes = map[string]isotone.Code{
 // the node's, and TRYAGAIN when more is to be said than that.
 var refined = map[string][]isotone.Code{
 	"ERR":      {isotone.CodeInternal},
-	"TRYAGAIN": {isotone.CodeNoWorker, isotone.CodeQuotaExceeded},
+	"TRYAGAIN": {isotone.CodeNoWorker, isotone.CodeNoQuorum, isotone.CodeQuotaExceeded},
 }
 
 // refine returns the code that text, which follows word, begins with, and the rest.

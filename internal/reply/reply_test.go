@@ -72,6 +72,7 @@ func TestError_CodesAndLeader(t *testing.T) {
 		"QUOTA retry after -1 ms":                    {Code: isotone.CodeQuotaExceeded, Message: "retry after -1 ms"},
 		"QUOTA retry after 5 s":                      {Code: isotone.CodeQuotaExceeded, Message: "retry after 5 s"},
 		"NOWORKER all 16 are leased":                 {Code: isotone.CodeNoWorker, Message: "all 16 are leased"},
+		"TRYAGAIN no_quorum: two of three":           {Code: isotone.CodeNoQuorum, Message: "two of three"},
 		"WRONGCLUSTER another":                       {Code: isotone.CodeWrongCluster, Message: "another"},
 		"REGRESSED it was set back":                  {Code: isotone.CodeRegressed, Message: "it was set back"},
 		"WRONGTYPE of key":                           {Code: isotone.CodeInvalidArgument, Message: "of key"},

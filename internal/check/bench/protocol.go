@@ -80,7 +80,7 @@ func knownCode(code isotone.Code) bool {
 	switch code {
 	case isotone.CodeInvalidArgument, isotone.CodeNotLeader, isotone.CodeNoLeader, isotone.CodeOverloaded,
 		isotone.CodeDeadlineExceeded, isotone.CodeUnauthorized, isotone.CodeNotFound, isotone.CodeClock, isotone.CodeWrongCluster,
-		isotone.CodeRegressed, isotone.CodeForbidden, isotone.CodeQuotaExceeded, isotone.CodeNoWorker, isotone.CodeInternal:
+		isotone.CodeRegressed, isotone.CodeForbidden, isotone.CodeQuotaExceeded, isotone.CodeNoWorker, isotone.CodeNoQuorum, isotone.CodeInternal:
 		return true
 	}
 	return false

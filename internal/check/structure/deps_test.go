@@ -84,7 +84,7 @@ internal/inspect/dashboard:     . internal/inspect/survey
 internal/inspect/doctor:        internal/auth/certname internal/front internal/inspect/survey
 internal/inspect/doctor/probe:  internal/front internal/inspect/survey internal/inspect/doctor ; golang.org/x/sys
 
-internal/operator:              . client internal/core/oracle internal/host/config internal/auth/address internal/host/listen internal/front internal/front/admin internal/inspect/survey
+internal/operator:              . client internal/core/oracle internal/host/config internal/auth/address internal/host/listen internal/host/peer internal/front internal/front/admin internal/inspect/survey
 internal/server:                . client snowflake internal/proxy/balance internal/core/oracle internal/inspect/dashboard internal/inspect/doctor internal/proxy/forward internal/front internal/front/admin internal/front/gate internal/front/http1 internal/front/httpapi internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/requestid internal/front/web internal/auth/access internal/host/backup internal/auth/address internal/auth/certname internal/host/config internal/auth/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply internal/inspect/survey ; github.com/prometheus/client_golang github.com/quic-go/quic-go
 
 internal/check/await:

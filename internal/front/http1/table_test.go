@@ -425,7 +425,7 @@ func TestTable_BothPathsAgreeOnFaults(t *testing.T) {
 		&isotone.Error{Code: isotone.CodeNotLeader, Message: "leaderless"},
 		&isotone.Error{Code: isotone.CodeNotLeader, Message: "split", Leader: "a\r\nX: y"},
 		isotone.ErrDeadlineExceeded, isotone.ErrClock, isotone.ErrInternal, isotone.ErrUnauthorized, isotone.ErrNotFound,
-		isotone.ErrWrongCluster, isotone.ErrRegressed, isotone.ErrForbidden, isotone.ErrQuotaExceeded, isotone.ErrNoWorker,
+		isotone.ErrWrongCluster, isotone.ErrRegressed, isotone.ErrForbidden, isotone.ErrQuotaExceeded, isotone.ErrNoWorker, isotone.ErrNoQuorum,
 		&isotone.Error{Code: "unheard_of", Message: "\x00\xff\u2028"},
 		&isotone.Error{},
 		fmt.Errorf("wrapped: %w", isotone.ErrOverloaded),

@@ -67,7 +67,7 @@ func statusOf(code isotone.Code) int {
 		return 409
 	case isotone.CodeQuotaExceeded:
 		return 429
-	case isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeClock, isotone.CodeNoWorker:
+	case isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeClock, isotone.CodeNoWorker, isotone.CodeNoQuorum:
 		return 503
 	case isotone.CodeRegressed:
 		return 412 // the floor is the precondition; 409 stands for a leader elsewhere

@@ -34,6 +34,7 @@ func TestFault_SpellsTheVocabulary(t *testing.T) {
 		{&isotone.Error{Code: isotone.CodeClock, RetryAfter: 2001 * time.Millisecond}, 503, isotone.CodeClock, "Retry-After=3;"},
 		{isotone.ErrClock, 503, isotone.CodeClock, ""},
 		{isotone.ErrDeadlineExceeded, 504, isotone.CodeDeadlineExceeded, ""},
+		{isotone.ErrNoQuorum, 503, isotone.CodeNoQuorum, ""},
 		{isotone.ErrWrongCluster, 502, isotone.CodeWrongCluster, ""},
 		{isotone.ErrRegressed, 412, isotone.CodeRegressed, ""},
 		{isotone.ErrForbidden, 403, isotone.CodeForbidden, ""},

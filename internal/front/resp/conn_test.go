@@ -149,6 +149,7 @@ func TestConn_EachCommandGetsTheError(t *testing.T) {
 		{isotone.ErrClock, "-TRYAGAIN the clock cannot be trusted\r\n", isotone.CodeClock},
 		{isotone.ErrDeadlineExceeded, "-TRYAGAIN no answer in time\r\n", isotone.CodeDeadlineExceeded},
 		{isotone.ErrUnauthorized, "-NOAUTH not authorized\r\n", isotone.CodeUnauthorized},
+		{isotone.ErrNoQuorum, "-TRYAGAIN no_quorum: too few voters are reachable\r\n", isotone.CodeNoQuorum},
 		{isotone.ErrWrongCluster, "-WRONGCLUSTER this is another cluster\r\n", isotone.CodeWrongCluster},
 		{isotone.ErrRegressed, "-REGRESSED the cluster is behind what the client has seen\r\n", isotone.CodeRegressed},
 		{isotone.ErrNotFound, "-ERR not found\r\n", isotone.CodeNotFound},

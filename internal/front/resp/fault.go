@@ -30,7 +30,7 @@ func prefixOf(code isotone.Code) string {
 		return "CLUSTERDOWN"
 	case isotone.CodeOverloaded, isotone.CodeClock, isotone.CodeDeadlineExceeded:
 		return "TRYAGAIN"
-	case isotone.CodeNoWorker, isotone.CodeQuotaExceeded:
+	case isotone.CodeNoWorker, isotone.CodeNoQuorum, isotone.CodeQuotaExceeded:
 		return "TRYAGAIN" // with the code; see appendFault
 	case isotone.CodeUnauthorized:
 		return "NOAUTH"
@@ -58,7 +58,7 @@ func appendFault(b []byte, e *isotone.Error) []byte {
 		r.fault("MOVED", "0 "+leader)
 	case isotone.CodeInternal:
 		r.fault("ERR", "internal: "+e.Message)
-	case isotone.CodeNoWorker, isotone.CodeQuotaExceeded:
+	case isotone.CodeNoWorker, isotone.CodeNoQuorum, isotone.CodeQuotaExceeded:
 		// Clients that do not know these codes do what is right after TRYAGAIN.
 		r.fault("TRYAGAIN", string(e.Code)+": "+e.Message)
 	default:

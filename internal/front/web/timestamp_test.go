@@ -209,6 +209,7 @@ func TestTimestamp_Errors(t *testing.T) {
 		{&isotone.Error{Code: isotone.CodeOverloaded, Message: "full", RetryAfter: 2100 * time.Millisecond}, 503, isotone.CodeOverloaded, "3"},
 		{isotone.ErrDeadlineExceeded, 504, isotone.CodeDeadlineExceeded, ""},
 		{isotone.ErrClock, 503, isotone.CodeClock, ""},
+		{isotone.ErrNoQuorum, 503, isotone.CodeNoQuorum, ""},
 		{isotone.ErrWrongCluster, 502, isotone.CodeWrongCluster, ""},
 		{isotone.ErrRegressed, 412, isotone.CodeRegressed, ""},
 		{isotone.ErrInternal, 500, isotone.CodeInternal, ""},

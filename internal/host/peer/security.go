@@ -83,6 +83,9 @@ func (t *Transport) secureAccepted(s *Stream) error {
 	if _, err := io.ReadFull(s.conn, first[:]); err != nil {
 		return err
 	}
+	if beginsHTTP(first[0]) {
+		return misdirected(s.conn)
+	}
 	if first[0] != recordHandshake {
 		s.Decoder.Feed(first[:])
 		return nil

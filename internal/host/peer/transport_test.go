@@ -3,8 +3,10 @@ package peer
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -175,7 +177,7 @@ func TestTransport_ClosesOnGarbageBeforeTheHandshake(t *testing.T) {
 	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64][]string{2: nil})
 	for _, b := range [][]byte{
-		[]byte("GET / HTTP/1.1\r\n\r\n"), encoded(t, heartbeat(2, 1)), frameOf(wire.FrameHello, "nonsense"),
+		[]byte("get / HTTP/1.1\r\n\r\n"), encoded(t, heartbeat(2, 1)), frameOf(wire.FrameHello, "nonsense"),
 		append(make([]byte, 0), 0, 0, 0x20, 0), // allowed later, too large for a hello
 	} {
 		r := dialRaw(t, h.addr)
@@ -185,6 +187,24 @@ func TestTransport_ClosesOnGarbageBeforeTheHandshake(t *testing.T) {
 	if len(h.connected) > 0 || len(h.received) > 0 {
 		t.Error("one of them counts as connected")
 	}
+}
+
+// Somebody who takes it for a port for clients is told, also if peers need TLS, and learns nothing of this node.
+func TestTransport_TellsClientsOfHTTPThatTheyAreWrong(t *testing.T) {
+	for name, change := range map[string]func(*Config){"plaintext": nil, "TLS": secured(&fakeSecurity{id: 1}, false)} {
+		h := newHarness(t, 1, change)
+		response, err := http.Post("http://"+h.addr+"/admin/members", "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != 421 || response.Header.Get(HTTPField) != "peer" || string(body) != httpBody {
+			t.Errorf("%s: %d %v %s, %v", name, response.StatusCode, response.Header, body, err)
+		}
+		await.Until(t, "the connection ends", func() bool { return len(h.inbound) == 0 })
+	}
+	http.DefaultClient.CloseIdleConnections()
 }
 
 func TestTransport_AcceptsFramesByteByByte(t *testing.T) {

@@ -18,7 +18,7 @@ var (
 	protocols    = [...]string{"http1", "https1", "h2c", "h2", "h3", "resp", "thrift", other}
 	requestCodes = [...]string{
 		"ok", "not_leader", "no_leader", "overloaded", "deadline_exceeded", "invalid_argument",
-		"unauthorized", "forbidden", "quota_exceeded", "no_worker", "not_found", "clock", "wrong_cluster", "regressed", "internal", other,
+		"unauthorized", "forbidden", "quota_exceeded", "no_worker", "no_quorum", "not_found", "clock", "wrong_cluster", "regressed", "internal", other,
 	}
 	roundFailures = [...]string{"lost_leadership", "timeout", "stopped", other}
 )

@@ -83,7 +83,7 @@ func TestMetrics_EveryErrorCodeHasItsSeries(t *testing.T) {
 	for _, err := range []*isotone.Error{
 		isotone.ErrInvalidArgument, isotone.ErrNotLeader, isotone.ErrNoLeader, isotone.ErrOverloaded,
 		isotone.ErrDeadlineExceeded, isotone.ErrUnauthorized, isotone.ErrNotFound, isotone.ErrClock,
-		isotone.ErrWrongCluster, isotone.ErrRegressed, isotone.ErrForbidden, isotone.ErrQuotaExceeded, isotone.ErrNoWorker, isotone.ErrInternal,
+		isotone.ErrWrongCluster, isotone.ErrRegressed, isotone.ErrForbidden, isotone.ErrQuotaExceeded, isotone.ErrNoWorker, isotone.ErrNoQuorum, isotone.ErrInternal,
 	} {
 		m.ObserveRequest("http1", string(err.Code), 0)
 		wantLines(t, m, `isotone_requests_total{code="`+string(err.Code)+`",protocol="http1"} 1`)

@@ -29,6 +29,9 @@ const (
 func (j *findings) cluster(m *Measurements) {
 	c := m.Cluster
 	switch {
+	case c == nil && m.Refused != nil:
+		j.add(Problem, "cluster", strings.Join(m.Endpoints, ","), "the nodes refuse the credentials: "+m.Refused.Message, m.Refused.Do)
+		return
 	case c == nil && len(m.Endpoints) > 0:
 		j.add(Problem, "cluster", strings.Join(m.Endpoints, ","), "no node answers: "+m.Unanswered, "name the client address of a node that runs (--endpoint HOST:PORT), and check the firewall")
 		return
@@ -68,6 +71,8 @@ func (j *findings) answers(c *Cluster) {
 			clusters = append(clusters, v.State.ClusterID)
 		}
 		switch {
+		case v.Refused != nil:
+			j.add(Problem, "ready", name(v), "refuses the credentials: "+v.Refused.Message, v.Refused.Do)
 		case c.gone(v):
 			j.add(Problem, "ready", name(v), "does not answer, and is connected with no member: "+v.Error, "start the node, and read its log; if its disk is lost: isotone member replace")
 		case v.State == nil:
@@ -159,7 +164,7 @@ func (j *findings) quorum(c *Cluster) {
 // gone reports whether neither this machine nor any member reaches a node. One finding is enough
 // for that.
 func (c *Cluster) gone(of survey.View) bool {
-	if of.State != nil || of.NodeID == 0 {
+	if of.State != nil || of.Refused != nil || of.NodeID == 0 {
 		return false
 	}
 	for _, v := range c.Report.Views {

@@ -19,6 +19,8 @@ type Measurements struct {
 	// of them, or of those that were tried instead, answers.
 	Endpoints  []string
 	Unanswered string
+	// Refused is set if a node has answered, and does not accept the credentials.
+	Refused *survey.Refusal
 }
 
 // Local is what was measured on the machine of one node.

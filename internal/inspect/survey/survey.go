@@ -34,6 +34,8 @@ type View struct {
 	NodeID uint64 `json:"nodeID"` // 0 if unknown
 	Addr   string `json:"addr"`   // the URL that was asked
 	Error  string `json:"error,omitempty"`
+	// Refused is set if the node runs, and does not accept the credentials.
+	Refused *Refusal `json:"-"`
 	// State is nil if and only if Error is set. It has no History.
 	State *State `json:"state"`
 }
@@ -189,6 +191,7 @@ func (y Survey) ask(ctx context.Context, v *View) {
 	}
 	if err != nil {
 		v.Error = err.Error()
+		_ = errors.As(err, &v.Refused)
 		return
 	}
 	s.History = nil
@@ -197,6 +200,9 @@ func (y Survey) ask(ctx context.Context, v *View) {
 
 // errNoNode: the answer does not come from a node.
 var errNoNode = errors.New("answers, but is not a node (perhaps a proxy); name a node instead")
+
+// ErrPeerPort is the error of a Client for an address at which a node answers the other members.
+var ErrPeerPort = errors.New("this is a peer port (RAFT_ADDR); name the client port, HTTP_PORT")
 
 // fetch reads the state document of one node.
 func (y Survey) fetch(ctx context.Context, base string) (*State, error) {
@@ -214,6 +220,9 @@ func (y Survey) fetch(ctx context.Context, base string) (*State, error) {
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusNotFound {
 		return nil, errNoNode
+	}
+	if refused := ReadRefusal(response); refused != nil {
+		return nil, refused
 	}
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("GET /state: %s", response.Status)
@@ -254,7 +263,7 @@ func (r *Report) judge() {
 		}
 	}
 	forming := r.forming()
-	if r.Leader == nil && !forming {
+	if r.Leader == nil && !forming && !r.untold() {
 		r.Problems = append(r.Problems, "no leader is known")
 	}
 	if clusters := r.clusters(); len(clusters) > 1 {
@@ -264,6 +273,10 @@ func (r *Report) judge() {
 		switch {
 		case v.State == nil && v.Error == errNoNode.Error():
 			r.Problems = append(r.Problems, v.Addr+" "+v.Error)
+		case v.Error == ErrPeerPort.Error():
+			r.Problems = append(r.Problems, v.Addr+": "+v.Error)
+		case v.Refused != nil:
+			r.Problems = append(r.Problems, v.name()+" "+v.Error)
 		case v.State == nil && v.Addr == "" && forming:
 			// Client addresses become known later; the others report which members they lack.
 		case v.State == nil:
@@ -280,6 +293,13 @@ func (r *Report) judge() {
 		}
 	}
 	r.Warnings = append(append(r.Warnings, r.intervalWarnings()...), r.addressWarnings()...)
+}
+
+// untold reports whether no node has told anything, and it may all the same have a leader: the credentials or the address are
+// wrong.
+func (r *Report) untold() bool {
+	return !slices.ContainsFunc(r.Views, func(v View) bool { return v.State != nil }) &&
+		slices.ContainsFunc(r.Views, func(v View) bool { return v.Refused != nil || v.Error == ErrPeerPort.Error() })
 }
 
 // forming reports whether the members that answer are still forming the cluster.

@@ -24,6 +24,8 @@ func WriteTable(w io.Writer, r *Report) error {
 		leader = fmt.Sprintf("Node %d leads in term %d", r.Leader.NodeID, r.Term)
 	case r.forming():
 		leader = "The cluster is being formed"
+	case r.untold():
+		leader = "The cluster is not known"
 	}
 	fmt.Fprintf(&out, "%s; %d of %d members answer", leader, answered, len(r.Views))
 	if clusters := r.clusters(); len(clusters) == 1 {
@@ -76,8 +78,12 @@ func (r *Report) row(v View, seen clocks) []string {
 		switch {
 		case v.Addr == "" && r.forming():
 			ready = r.awaited(v.NodeID)
+		case v.Refused != nil:
+			ready = "refuses"
 		case v.Error == errNoNode.Error():
 			ready = "not a node"
+		case v.Error == ErrPeerPort.Error():
+			ready = "peer port"
 		}
 		none := noFigure
 		return []string{node, or(addr), none, ready, none, missing, clock, none, none, none, none, none, none, peers}

@@ -29,6 +29,8 @@ const readyTextMax = 500
 // clusterProbe is what was measured of a cluster.
 type clusterProbe struct {
 	found *doctor.Cluster // nil if no node answers
+	// refused is set if found is nil, and a node refuses the credentials.
+	refused *survey.Refusal
 	// ahead is how far this machine's clock is ahead of the nodes', if aheadKnown.
 	ahead      time.Duration
 	aheadKnown bool
@@ -50,11 +52,13 @@ func probeCluster(ctx context.Context, client *http.Client, endpoints []string) 
 			answered = true
 		} else {
 			why = cmp.Or(why, v.Addr+": "+v.Error)
+			c.refused = cmp.Or(c.refused, v.Refused)
 		}
 	}
 	if !answered {
 		return c, why, nil
 	}
+	c.refused = nil
 	c.found = &doctor.Cluster{Report: r, Nodes: make([]doctor.NodeProbe, len(r.Views))}
 	records := recorded(r)
 	aheads := make([]*time.Duration, len(r.Views))

@@ -80,7 +80,7 @@ func Run(ctx context.Context, c Config) (*doctor.Measurements, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Cluster, m.Unanswered = cluster.found, why
+	m.Cluster, m.Unanswered, m.Refused = cluster.found, why, cluster.refused
 	if m.Local != nil && cluster.found != nil {
 		m.Local.Clock.Ahead, m.Local.Clock.AheadKnown = cluster.ahead, cluster.aheadKnown
 	}
