@@ -108,7 +108,7 @@ fuzz: ## fuzz targets, FUZZ_TIME (10s) each: FUZZ_TARGET in FUZZ_PACKAGE, by def
 BENCH_PACKAGE ?= ./...
 BENCH ?= .
 
-.PHONY: bench bench-disruptor bench-snowflake
+.PHONY: bench bench-disruptor bench-latency bench-snowflake
 bench: ## benchmarks: those that match BENCH in BENCH_PACKAGE, by default all
 	go test -run '^$$' -bench '$(BENCH)' -benchmem '$(BENCH_PACKAGE)'
 
@@ -117,6 +117,9 @@ DISRUPTOR_TIME ?= 200ms
 
 bench-disruptor: ## package disruptor beside channels and go-disruptor; see docs/disruptor.md
 	bench/disruptor.sh '$(DISRUPTOR_ROUNDS)' '$(DISRUPTOR_TIME)'
+
+bench-latency: ## latencies of a ring, a channel and go-disruptor at a constant rate
+	bench/disruptor.sh latency
 
 SNOWFLAKE_ROUNDS ?= 9
 SNOWFLAKE_TIME ?= 200ms

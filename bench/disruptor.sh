@@ -5,6 +5,7 @@
 # package disruptor.
 #
 #   bench/disruptor.sh [ROUNDS [TIME]]    default: 9 rounds, 200ms for each benchmark
+#   bench/disruptor.sh latency [FLAGS]    one-way latencies at a constant rate; --help lists the flags
 #
 # BENCH is a regular expression that selects benchmarks (default: all). Needs go, and the module
 # proxy for go-disruptor. Every benchmark runs once in every round, in turns with go-disruptor,
@@ -22,6 +23,11 @@ command -v go >/dev/null || { echo "bench/disruptor.sh: missing: go (https://go.
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
+if [ "${1-}" = latency ]; then
+  (cd bench/disruptor && go build -o "$dir/latency" ./latency)
+  "$dir/latency" "${@:2}"
+  exit
+fi
 go test -c -o "$dir/ring.test" ./disruptor
 (cd bench/disruptor && go test -c -o "$dir/other.test" . && go list -m -f '{{.Path}} {{.Version}}' github.com/smarty/go-disruptor >"$dir/version")
 

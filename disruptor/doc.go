@@ -6,7 +6,7 @@
 // # Sequences
 //
 // Every element has a sequence number, counted from 0, and lives in slot
-// sequence mod capacity. All ranges are half-open: [lo, hi) has hi-lo elements.
+// sequence mod capacity. Ranges are half-open, [lo, hi), except that of a [Handler].
 //
 //	released by           taken by               committed       reserved
 //	all consumers         some consumer          (published)     (claimed)
@@ -28,7 +28,8 @@
 //
 //   - [Producer]: one goroutine.
 //   - [SharedProducer]: any number of goroutines at the same time.
-//   - [Consumer]: one goroutine for each Consumer.
+//   - [Consumer]: one goroutine for each Consumer. A [Runner] starts these goroutines, and
+//     its handlers run in them.
 //   - [Ring.At]: the goroutine that has reserved or taken the sequence number.
 //
 // # Memory ordering

@@ -210,3 +210,62 @@ func ExampleProducer_TryReserve() {
 	fmt.Println(hi, "kept,", dropped, "dropped")
 	// Output: 4 kept, 6 dropped
 }
+
+// adder is a Handler that adds up what it consumes.
+type adder struct {
+	name string
+	ring *disruptor.Ring[int64]
+	sum  int64
+}
+
+func (a *adder) Consume(lower, upper int64) {
+	for seq := lower; seq <= upper; seq++ {
+		a.sum += *a.ring.At(uint64(seq))
+	}
+}
+
+// Four handlers in two groups: those of the second get an element when both of the first have
+// consumed it.
+func ExampleRunner() {
+	ring, err := disruptor.New[int64](1024 * 64)
+	if err != nil {
+		panic(err)
+	}
+	var handlers [4]adder
+	for i := range handlers {
+		handlers[i] = adder{name: fmt.Sprintf("group %d, handler %d", i/2+1, i%2+1), ring: ring}
+	}
+	runner, err := ring.Runner(
+		disruptor.Group{&handlers[0], &handlers[1]},
+		disruptor.Group{&handlers[2], &handlers[3]})
+	if err != nil {
+		panic(err)
+	}
+	producer := ring.Producer() // or SharedProducer, for several goroutines
+	if err := runner.Start(); err != nil {
+		panic(err)
+	}
+
+	ctx := context.Background()
+	for _, n := range []int{1, 16} {
+		lo, hi, err := producer.Reserve(ctx, n)
+		if err != nil {
+			panic(err)
+		}
+		for seq := lo; seq < hi; seq++ {
+			*ring.At(seq) = int64(seq) + 42
+		}
+		producer.Commit(lo, hi)
+	}
+	if err := runner.Stop(ctx); err != nil { // all four have consumed all 17
+		panic(err)
+	}
+	for _, h := range handlers {
+		fmt.Println(h.name, h.sum)
+	}
+	// Output:
+	// group 1, handler 1 850
+	// group 1, handler 2 850
+	// group 2, handler 1 850
+	// group 2, handler 2 850
+}

@@ -20,7 +20,7 @@ var (
 )
 
 // Ring is a ring of slots of type T. One goroutine sets it up: [New], then
-// [Ring.Consumer] for every consumer, then once either [Ring.Producer] or
+// [Ring.Consumer] for every consumer or [Ring.Runner] for all, then once either [Ring.Producer] or
 // [Ring.SharedProducer]. What these return may then be given to other goroutines.
 type Ring[T any] struct {
 	slots  []T
@@ -86,7 +86,9 @@ func (r *Ring[T]) Consumer(after ...*Consumer) *Consumer {
 func (r *Ring[T]) Producer() *Producer {
 	r.core.seal("Producer")
 	s := r.core.published
-	return &Producer{core: r.core, published: &s.value, flags: &s.flags}
+	p := &Producer{core: r.core, published: &s.value, flags: &s.flags}
+	r.core.closeProducer = p.Close
+	return p
 }
 
 // SharedProducer ends the set-up and returns a producer for several goroutines. It
@@ -96,6 +98,7 @@ func (r *Ring[T]) SharedProducer() *SharedProducer {
 	s := r.shared
 	s.marks = make([]uint64, len(r.slots))
 	s.turn = make(chan struct{}, 1)
+	s.core.closeProducer = s.Close
 	return s
 }
 
@@ -107,8 +110,9 @@ type core struct {
 	// must not be ahead of any by more than the capacity.
 	gates []*sequence
 	// end is the number after the last element, or endOpen until the ring is closed.
-	end       atomic.Uint64
-	published *sequence
+	end           atomic.Uint64
+	published     *sequence
+	closeProducer func() // nil until there is one
 	// room is the waker of the producer that waits for the gates. Only one waits at a time.
 	room waker
 }
