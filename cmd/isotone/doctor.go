@@ -130,7 +130,9 @@ func describeMachine(s *config.Settings) *probe.Local {
 	if optional {
 		port = server.ThriftPort
 	}
-	l.Listen = append(l.Listen, probe.Listen{Setting: "THRIFT_PORT", Network: "tcp", Addr: net.JoinHostPort(s.HTTPHost, port), Optional: optional})
+	if s.ThriftPort != config.ThriftOff {
+		l.Listen = append(l.Listen, probe.Listen{Setting: "THRIFT_PORT", Network: "tcp", Addr: net.JoinHostPort(s.HTTPHost, port), Optional: optional})
+	}
 	return l
 }
 

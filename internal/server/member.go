@@ -75,7 +75,7 @@ type Sockets struct {
 	HTTP net.Listener
 	QUIC net.PacketConn
 	Peer net.Listener
-	// Thrift is nil when nobody has asked for a port and the default one is taken.
+	// Thrift is nil with THRIFT_PORT=off, and when nobody has asked for a port and the default one is taken.
 	Thrift net.Listener
 	Admin  net.Listener // nil without ADMIN_ADDR
 	// Metrics is nil without METRICS_ADDR.
@@ -318,7 +318,7 @@ func (m *Member) startFronts(s *config.Settings, so Sockets, f memberFiles, metr
 	if so.Thrift != nil {
 		m.ThriftAddr = so.Thrift.Addr().String()
 	}
-	m.thrift, m.thriftEnded = serveThrift(so.Thrift, m.Node, thriftrpc.Config{
+	m.thrift, m.thriftEnded = serveThrift(so.Thrift, s.ThriftPort, m.Node, thriftrpc.Config{
 		TLS: secure, TLSRequired: s.RequireTLS, Access: f.users, Limits: thriftrpc.Limits{ConnectionsMax: limits.thrift},
 		Observe: metrics.ObserveThrift, Log: log,
 	})

@@ -16,8 +16,11 @@ import (
 const ThriftPort = "7609"
 
 // listenThrift opens the Thrift port. If the default port is taken, by another node of this
-// machine for instance, the listener is nil.
+// machine for instance, or none is wanted, the listener is nil.
 func listenThrift(s *config.Settings) (net.Listener, error) {
+	if s.ThriftPort == config.ThriftOff {
+		return nil, nil
+	}
 	port := strconv.Itoa(s.ThriftPort)
 	if s.ThriftPort < 0 {
 		port = ThriftPort
@@ -53,11 +56,14 @@ func (t thriftIDs) Worker() (datacenter, worker int, err error) {
 
 func (t thriftIDs) NowMillis() int64 { return t.now() }
 
-// serveThrift starts the Thrift front of a node, if there is a listener. wait waits until it
-// has ended.
-func serveThrift(l net.Listener, n *node.Node, cfg thriftrpc.Config) (s *thriftrpc.Server, wait func() error) {
+// serveThrift starts the Thrift front of a node, if there is a listener for its port, as in
+// config.Settings. wait waits until it has ended.
+func serveThrift(l net.Listener, port int, n *node.Node, cfg thriftrpc.Config) (s *thriftrpc.Server, wait func() error) {
+	if port == config.ThriftOff {
+		return nil, func() error { return nil }
+	}
 	if l == nil {
-		cfg.Log.Info("Thrift is not served: its default port is in use; set THRIFT_PORT to another", "port", ThriftPort)
+		cfg.Log.Info("Thrift is not served: its default port is in use; set THRIFT_PORT to another, or off", "port", ThriftPort)
 		return nil, func() error { return nil }
 	}
 	cfg.IDs = thriftIDs{n.IDs(-1), n.NowMillis}

@@ -201,7 +201,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"SHUTDOWN_DELAY_MS", "shutdown-delay-ms", "600001", "from 0 to 600000"},
 		{"LOOPS", "loops", "65", "from 0 to 64"},
 		{"MAX_CONNECTIONS", "max-connections", "0", "from 1 to 1000000"},
-		{"THRIFT_PORT", "thrift-port", "-1", "from 0 to 65535"},
+		{"THRIFT_PORT", "thrift-port", "-1", "want off, or a whole number from 0 to 65535"},
 		{"SNOWFLAKE_EPOCH_MS", "snowflake-epoch-ms", "x", "unix milliseconds"},
 		{"SNOWFLAKE_LAYOUT", "snowflake-layout", "1/2/3", "63"},
 		{"SNOWFLAKE_LEASE_MS", "snowflake-lease-ms", "999", "from 1000 to 3600000"},

@@ -104,8 +104,14 @@ func (f *Flags) Parse() (Settings, error) {
 	s.Loops = int(p.number("loops", f.Loops, 0, loopsMax))
 	s.MaxConnections = int(p.number("max-connections", f.MaxConnections, 1, maxConnectionsMax))
 	s.ThriftPort = -1
-	if f.ThriftPort != "" {
-		s.ThriftPort = int(p.number("thrift-port", f.ThriftPort, 0, portMax))
+	if f.ThriftPort == "off" {
+		s.ThriftPort = ThriftOff
+	} else if f.ThriftPort != "" {
+		n, ok := within(f.ThriftPort, 0, portMax)
+		if !ok {
+			p.faults.add("thrift-port", f.ThriftPort, fmt.Sprintf("want off, or a whole number from 0 to %d", portMax))
+		}
+		s.ThriftPort = int(n)
 	}
 	p.snowflakes(f, &s)
 	s.LiveInterval = p.milliseconds("live-interval-ms", f.LiveIntervalMS, liveIntervalMSMin, liveIntervalMSMax)

@@ -15,6 +15,9 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
+// ThriftOff is the value of Settings.ThriftPort for no Thrift port.
+const ThriftOff = -2
+
 // Settings are the settings of one node, parsed and checked by [Flags.Parse].
 // The help texts of [Flags] say what each of them means. A value that is built
 // otherwise starts from [Default]; nobody checks it again.
@@ -58,7 +61,7 @@ type Settings struct {
 	ForwardCredentialFile  string // "": none
 	Loops                  int    // 0: by the number of cores
 	MaxConnections         int    // of the client port
-	ThriftPort             int    // 0: any free port; -1: the default one, if it is free
+	ThriftPort             int    // 0: any free port; -1: the default one, if it is free; ThriftOff: none
 	SnowflakeLayout        snowflake.Layout
 	SnowflakeLease         time.Duration
 	SnowflakeWorkers       int // 0: one more than loops
