@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"reflect"
 	"strconv"
 	"strings"
@@ -101,10 +102,14 @@ func describeMachine(s *config.Settings) *probe.Local {
 	case workers == 0:
 		workers = loops + 1
 	}
+	var misspelled []string
+	for _, m := range config.Misspelled(os.Environ()) {
+		misspelled = append(misspelled, m.String())
+	}
 	l := &probe.Local{
 		Settings: doctor.Settings{
 			NodeID: s.NodeID, DataDir: s.DataDir, AdvertiseAddr: s.Advertise(s.HTTPPort), RaftAddr: s.RaftAddr,
-			Peers: s.Peers, Join: hosts(s.Join), Loops: loops, Workers: workers, WorkersMax: s.SnowflakeLayout.Workers(),
+			Peers: s.Peers, Join: hosts(s.Join), Loops: loops, Workers: workers, WorkersMax: s.SnowflakeLayout.Workers(), Misspelled: misspelled,
 		},
 		DataFile: storage.FileName,
 		HTTP:     reachable(s.HTTPAddr()),

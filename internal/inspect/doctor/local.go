@@ -27,6 +27,9 @@ const (
 // local judges the machine of a node.
 func (j *findings) local(m *Measurements) {
 	l := m.Local
+	for _, text := range l.Settings.Misspelled {
+		j.add(Warning, "settings", "environment", text, "rename the variable, or unset it")
+	}
 	j.disk(&l.Settings, &l.Disk)
 	j.clock(&l.Clock)
 	j.files(m.At, l)

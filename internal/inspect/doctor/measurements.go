@@ -55,6 +55,8 @@ type Settings struct {
 	// Loops is the number of I/O loops, and Workers that of the worker IDs that the node leases.
 	// WorkersMax is how many IDs of workers there are.
 	Loops, Workers, WorkersMax int
+	// Misspelled says of each environment variable that is almost a setting which one that is.
+	Misspelled []string
 }
 
 // Disk is the directory of a node's data.
