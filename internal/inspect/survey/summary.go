@@ -42,7 +42,11 @@ func WriteSummary(w io.Writer, s *State) error {
 		perSecond(s.Rates.IDsPerSecond), perSecond(s.Rates.RequestsPerSecond), perSecond(s.Rates.ErrorsPerSecond))
 	fmt.Fprintf(t, "latency\tp50 %s, p99 %s, max %s\n", duration(s.Latency.P50), duration(s.Latency.P99), duration(s.Latency.Max))
 	if s.Epoch != nil {
-		fmt.Fprintf(t, "time\t%s relative to this node's clock\n", signed(s.Epoch.LeadSeconds))
+		if ahead := s.Epoch.LeadSeconds; ahead < 0 {
+			fmt.Fprintf(t, "time\t%s behind this node's clock\n", span(-ahead))
+		} else {
+			fmt.Fprintf(t, "time\t%s ahead of this node's clock\n", span(ahead))
+		}
 	}
 	if s.Interval != nil {
 		fmt.Fprintf(t, "interval\t%s, of the cluster clock\n", s.Interval.cell())
@@ -176,6 +180,14 @@ func signed(seconds float64) string {
 		return "+" + text
 	}
 	return text
+}
+
+// lead formats how far issued time is ahead of a clock; one that is behind has a word, as people overlook a sign.
+func lead(seconds float64) string {
+	if seconds < 0 {
+		return "behind " + span(-seconds)
+	}
+	return span(seconds)
 }
 
 // digits formats a time with n digits and a suitable unit: 120 µs, 3.10 ms.

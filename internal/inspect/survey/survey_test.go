@@ -255,3 +255,15 @@ func TestSurvey_TellsNodesOfTwoClustersWithOneIDApart(t *testing.T) {
 		t.Errorf("%+v, %v", r.Views, r.Err())
 	}
 }
+
+// Time that is behind is said in a word, in the table and in the text for curl.
+func TestLead_BehindIsAWord(t *testing.T) {
+	s := &survey.State{Node: survey.Node{ID: 1, Role: "leader", Ready: true}, Epoch: &survey.Mark{LeadSeconds: -0.021}}
+	var table, text strings.Builder
+	if err := survey.WriteTable(&table, &survey.Report{Views: []survey.View{{NodeID: 1, Addr: "http://a:1", State: s}}}); err != nil || !strings.Contains(table.String(), "behind 21 ms") {
+		t.Errorf("%v\n%s", err, table.String())
+	}
+	if err := survey.WriteSummary(&text, s); err != nil || !strings.Contains(text.String(), "21 ms behind this node's clock") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+}

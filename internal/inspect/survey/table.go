@@ -52,6 +52,9 @@ func WriteTable(w io.Writer, r *Report) error {
 	}
 	_ = t.Flush()
 	out.WriteString(seen.legend())
+	if r.Leader != nil {
+		out.WriteString("LAG: log entries that a member lacks; LEAD: how far issued time is ahead of the leader's clock\n")
+	}
 	r.writeUTC(&out)
 	if len(r.Problems)+len(r.Warnings) > 0 {
 		out.WriteByte('\n')
@@ -89,9 +92,9 @@ func (r *Report) row(v View, seen clocks) []string {
 		return []string{node, or(addr), none, ready, none, missing, clock, none, none, none, none, none, none, peers}
 	}
 	s := v.State
-	lead, ready := noFigure, "yes"
+	ahead, ready := noFigure, "yes"
 	if s.Epoch != nil {
-		lead = signed(s.Epoch.LeadSeconds)
+		ahead = lead(s.Epoch.LeadSeconds)
 	}
 	if !s.Node.Ready {
 		ready = "no" // why is among the problems
@@ -104,7 +107,7 @@ func (r *Report) row(v View, seen clocks) []string {
 		role = noFigure
 	}
 	return []string{node, or(addr), role, ready, fmt.Sprint(s.Term), missing, clock, perSecond(s.Rates.TimestampsPerSecond),
-		perSecond(s.Rates.IDsPerSecond), duration(s.Latency.P50), duration(s.Latency.P99), lead, uptime(s.Node.UptimeSeconds), peers}
+		perSecond(s.Rates.IDsPerSecond), duration(s.Latency.P50), duration(s.Latency.P99), ahead, uptime(s.Node.UptimeSeconds), peers}
 }
 
 // peerAddr returns the address of a member for the others: the replicated one, as the member

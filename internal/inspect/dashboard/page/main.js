@@ -10,7 +10,7 @@ const charts = [
   new Chart({ id: "timestamps", title: "Timestamps per second", named: true, ...rateSpec, lines: [{ key: "timestampsPerSecond", kind: "main" }] }),
   new Chart({ id: "latency", title: "Latency", log: true, format: span, axis: brief, lines: [{ key: "p99", name: "p99", kind: "edge" }, { key: "p50", name: "p50", kind: "main" }] }),
   new Chart({ id: "ids", title: "IDs per second", ...rateSpec, lines: [{ key: "idsPerSecond", kind: "main" }] }),
-  new Chart({ id: "lead", title: "Lead over clock", format: (n) => span(n, 2), axis: brief, least: 0.01, lines: [{ key: "leadSeconds", kind: "main" }] }),
+  new Chart({ id: "lead", title: "Lead over clock", format: (n) => (n < 0 ? "behind " + span(-n, 2) : span(n, 2)), axis: brief, least: 0.01, lines: [{ key: "leadSeconds", kind: "main" }] }),
 ];
 byID("charts").append(...charts.map((chart) => chart.element));
 const timeline = new Timeline(byID("lanes"), byID("lanes-text"));
