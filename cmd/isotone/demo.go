@@ -12,9 +12,10 @@ import (
 	"github.com/isotone/isotone/internal/check/demo"
 )
 
-// demoCmd is the group of demos. Each runs a cluster of its own.
+// demoCmd is the group of demos. Each runs what it shows.
 type demoCmd struct {
 	Failover demoFailoverCmd `cmd:"" help:"Kill the leader of three nodes again and again, and show what clients see of it."`
+	Scale    demoScaleCmd    `cmd:"" help:"Distribution, balance and locality in five acts: workers per core, proxies, strategies, caches."`
 }
 
 type demoFailoverCmd struct {
