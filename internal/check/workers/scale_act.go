@@ -2,6 +2,7 @@ package workers
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/isotone/isotone/internal/proxy/balance"
@@ -160,13 +161,22 @@ func concludeCore(runs []Measured) []string {
 	first, last := runs[0].Log, runs[len(runs)-1]
 	if first != nil {
 		says[0] += fmt.Sprintf(" Predicted by isotone stats from the log of one worker: %s / %s = %.1f.", span(first.Wall), span(first.CPU), first.WorkersPerCore)
+		near := runs[0] // the run whose number of workers is the nearest to the prediction
+		for _, r := range runs {
+			if math.Abs(float64(r.Workers)-first.WorkersPerCore) < math.Abs(float64(near.Workers)-first.WorkersPerCore) {
+				near = r
+			}
+		}
+		if best := bestRate(runs); best > 0 {
+			says = append(says, fmt.Sprintf("With %s the rate is %.0f %% of the best: sleeps differ, so at times all workers sleep.", count(near.Workers, "worker"), 100*near.Rate/best))
+		}
 	}
 	if first != nil && last.Log != nil && last.Log.WorkersPerCore > first.WorkersPerCore {
 		says = append(says, fmt.Sprintf("From the log of %s it would be %.1f: a wait for the core counts as stall, so measure at a low load.", count(last.Workers, "worker"), last.Log.WorkersPerCore))
 	}
 	if first != nil && last.Workers == coreWorkers[len(coreWorkers)-1] {
 		if used := bestRate(runs) * first.CPU; used < quiet {
-			says = append(says, fmt.Sprintf("At the best rate the requests used only %.0f %% of a core. Other programs use this machine, so both figures are wrong: run it again.", 100*used))
+			says = append(says, fmt.Sprintf("At the best rate the requests used only %.0f %% of a core. Other programs use this machine, so both figures may be wrong.", 100*used))
 		}
 	}
 	return says

@@ -86,7 +86,7 @@ func TestConcludeCore_NamesOptimumAndPrediction(t *testing.T) {
 		runs = append(runs, Measured{Workers: coreWorkers[i], Rate: rate, Log: &Logged{Wall: 0.035, CPU: 0.005, WorkersPerCore: float64(7 + i)}})
 	}
 	says := strings.Join(concludeCore(runs), "\n")
-	for _, want := range []string{"8 workers per core", "35 ms / 5.0 ms = 7.0", "From the log of 32 workers it would be 12.0"} {
+	for _, want := range []string{"8 workers per core", "35 ms / 5.0 ms = 7.0", "With 8 workers the rate is 96 % of the best", "From the log of 32 workers it would be 12.0"} {
 		if !strings.Contains(says, want) {
 			t.Errorf("%q is missing in:\n%s", want, says)
 		}
