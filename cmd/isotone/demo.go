@@ -12,10 +12,11 @@ import (
 	"github.com/isotone/isotone/internal/check/demo"
 )
 
-// demoCmd is the group of demos. Each runs a cluster of its own.
+// demoCmd is the group of demos. Each runs what it shows.
 type demoCmd struct {
 	Failover demoFailoverCmd `cmd:"" help:"Kill the leader of three nodes again and again, and show what clients see of it."`
 	Live     demoLiveCmd     `cmd:"" help:"Serve a document that changes each second to thousands of readers, and check what each of them sees."`
+	Scale    demoScaleCmd    `cmd:"" help:"Distribution, balance and locality in five acts: workers per core, proxies, strategies, caches."`
 }
 
 type demoFailoverCmd struct {

@@ -1,4 +1,4 @@
-package main
+package workers
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ func TestModels_OnlyTheHashKeepsWordsAtHome(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "models.svg")
 	var out, progress bytes.Buffer
 	args := strings.Fields("models --json --rounds 10 --sleep 20ms --warmup 500ms --duration 1500ms --lease 1s --refresh 200ms --probe 20ms --svg " + picture)
-	if code := run(t.Context(), args, &out, &progress); code != 0 {
+	if code := Run(t.Context(), args, &out, &progress); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &progress)
 	}
 	var results []modelResult
@@ -77,7 +77,7 @@ func TestModels_OnlyTheHashKeepsWordsAtHome(t *testing.T) {
 
 func TestModels_NamesEveryFault(t *testing.T) {
 	var out, progress bytes.Buffer
-	code := run(t.Context(), strings.Fields("models --workers 1 --lease 0s --only proxy,best"), &out, &progress)
+	code := Run(t.Context(), strings.Fields("models --workers 1 --lease 0s --only proxy,best"), &out, &progress)
 	if code != exitUsage {
 		t.Errorf("exit code %d", code)
 	}
@@ -87,7 +87,7 @@ func TestModels_NamesEveryFault(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]int{"models --help": 0, "models more": exitUsage} {
-		if code := run(t.Context(), strings.Fields(args), &out, &progress); code != want {
+		if code := Run(t.Context(), strings.Fields(args), &out, &progress); code != want {
 			t.Errorf("%s: exit code %d", args, code)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package workers
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/isotone/isotone/internal/front/stats"
 )
 
 // Header fields of an answer: the worker, and whether the cache had the answer.
@@ -63,8 +65,12 @@ func startWorker(s settings, place int) (*worker, error) {
 	w.cancel = cancel
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /echo", w.echo)
+	var handler http.Handler = mux
+	if s.record != nil {
+		handler = stats.Handler(mux, stats.Options{Recorder: s.record})
+	}
 	w.server = &http.Server{
-		Handler: mux, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
+		Handler: handler, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	go func() {

@@ -1,4 +1,4 @@
-package main
+package workers
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const answerBytesMax = 1 << 10
 // gets the same requests.
 type load struct {
 	settings settings
-	url      string
+	urls     []string // of the proxy, or of workers, which clients ask in turn: each client asks one
 	answers  []string // the correct ones, by word
 	workers  int
 }
@@ -38,7 +38,7 @@ func (l *load) run(ctx context.Context) (*tally, error) {
 	var clients sync.WaitGroup
 	for i := range tallies {
 		c := &client{
-			load: l, http: http.Client{Transport: transport}, measured: measured,
+			load: l, url: l.urls[i%len(l.urls)], http: http.Client{Transport: transport}, measured: measured,
 			source: rand.New(rand.NewPCG(l.settings.seed, uint64(i)<<1)),
 			tally:  newTally(l.settings.words, l.workers),
 		}
@@ -63,6 +63,7 @@ func (l *load) run(ctx context.Context) (*tally, error) {
 // client is one of the clients.
 type client struct {
 	load     *load
+	url      string
 	http     http.Client
 	source   *rand.Rand
 	measured time.Time // later answers count
@@ -99,7 +100,7 @@ func (c *client) draw() int {
 
 // ask sends one request and checks the answer.
 func (c *client) ask(ctx context.Context, word int) (worker int, hit bool, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.load.url+"/echo?word="+wordAt(word), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+"/echo?word="+wordAt(word), nil)
 	if err != nil {
 		return 0, false, err
 	}

@@ -1,4 +1,4 @@
-package main
+package workers
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/proxy/balance"
 )
 
@@ -38,6 +39,8 @@ type settings struct {
 	bound  int           // load bound of the sticky strategy, in percent
 	hot    int           // percent of requests that always ask for the first word
 	slow   int           // how many times as long the first worker sleeps
+
+	record *stats.Recorder // of the requests to workers over HTTP; nil: none
 
 	trials  []trial
 	picture string

@@ -1,4 +1,4 @@
-package main
+package workers
 
 import (
 	"context"
@@ -227,12 +227,9 @@ func startModelProxy(s modelSettings, places []place) (addr string, stop func() 
 
 // tryModels runs all trials in turn.
 func tryModels(ctx context.Context, s modelSettings, progress io.Writer) ([]modelResult, error) {
-	answers := make([]string, s.words)
-	for word := range answers {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		answers[word] = answerTo(wordAt(word), s.rounds)
+	answers, err := s.answers(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var results []modelResult
 	for i, name := range s.models {

@@ -1,4 +1,4 @@
-package main
+package workers
 
 import (
 	"bytes"
@@ -101,7 +101,7 @@ func TestWorker_DoesOneThingAtATime(t *testing.T) {
 func TestClient_NoticesAWrongAnswer(t *testing.T) {
 	s := settings{words: 1, clients: 2, slow: 1, duration: time.Minute}
 	w := start(t, s)
-	l := load{settings: s, url: w.url, answers: []string{"something else"}, workers: 1}
+	l := load{settings: s, urls: []string{w.url}, answers: []string{"something else"}, workers: 1}
 	if _, err := l.run(t.Context()); err == nil || !strings.Contains(err.Error(), "word-1 is answered with 200") {
 		t.Errorf("%v: want an error that names the word", err)
 	}
@@ -134,7 +134,7 @@ func TestRun_ExitCodes(t *testing.T) {
 	for args, want := range map[string]int{"--help": 0, "--workers x": exitUsage, "more": exitUsage, "--only random --svg /": exitUsage} {
 		var out, progress bytes.Buffer
 		all := append(strings.Fields("--duration 100ms --warmup 0s --rounds 1 --sleep 1ms"), strings.Fields(args)...)
-		if code := run(context.Background(), all, &out, &progress); code != want || progress.Len() == 0 {
+		if code := Run(context.Background(), all, &out, &progress); code != want || progress.Len() == 0 {
 			t.Errorf("%s: exit code %d, %q; want %d", args, code, &progress, want)
 		}
 	}

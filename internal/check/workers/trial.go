@@ -1,4 +1,4 @@
-package main
+package workers
 
 import (
 	"context"
@@ -15,14 +15,26 @@ import (
 // stickyKey is the key of the sticky strategy.
 const stickyKey = "query:word"
 
-// tryAll runs all trials in turn.
-func tryAll(ctx context.Context, s settings, progress io.Writer) ([]result, error) {
+// direct is no strategy: there is no proxy.
+const direct balance.Strategy = ""
+
+// answers computes the correct answers, by word.
+func (s *settings) answers(ctx context.Context) ([]string, error) {
 	answers := make([]string, s.words)
 	for word := range answers {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		answers[word] = answerTo(wordAt(word), s.rounds)
+	}
+	return answers, nil
+}
+
+// tryAll runs all trials in turn.
+func tryAll(ctx context.Context, s settings, progress io.Writer) ([]result, error) {
+	answers, err := s.answers(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var results []result
 	for i, t := range s.trials {
@@ -37,7 +49,7 @@ func tryAll(ctx context.Context, s settings, progress io.Writer) ([]result, erro
 	return results, nil
 }
 
-// try starts workers with empty caches and a proxy, and sends it the load.
+// try starts workers with empty caches and a proxy, unless clients ask directly, and sends the load.
 func (t trial) try(ctx context.Context, s settings, answers []string) (r result, err error) {
 	var backends []proxy.Backend
 	for i := range t.Workers {
@@ -48,12 +60,19 @@ func (t trial) try(ctx context.Context, s settings, answers []string) (r result,
 		defer func() { err = errors.Join(err, w.stop()) }()
 		backends = append(backends, proxy.Backend{URL: w.url})
 	}
-	front, err := startFront(t.Strategy, backends, s)
-	if err != nil {
-		return r, err
+	l := load{settings: s, answers: answers, workers: t.Workers}
+	if t.Strategy == direct {
+		for _, b := range backends {
+			l.urls = append(l.urls, b.URL)
+		}
+	} else {
+		front, failed := startFront(t.Strategy, backends, s)
+		if failed != nil {
+			return r, failed
+		}
+		defer func() { err = errors.Join(err, front.stop()) }()
+		l.urls = []string{front.url}
 	}
-	defer func() { err = errors.Join(err, front.stop()) }()
-	l := load{settings: s, url: front.url, answers: answers, workers: t.Workers}
 	sum, err := l.run(ctx)
 	if err != nil {
 		return r, err

@@ -1,4 +1,4 @@
-package main
+package workers
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ var quick = []string{"--rounds", "100", "--sleep", "40ms", "--warmup", "500ms", 
 func tellJSON(t *testing.T, args ...string) map[string]result {
 	t.Helper()
 	var out, progress bytes.Buffer
-	if code := run(t.Context(), append(append(slices.Clone(quick), "--json"), args...), &out, &progress); code != 0 {
+	if code := Run(t.Context(), append(append(slices.Clone(quick), "--json"), args...), &out, &progress); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &progress)
 	}
 	var list []result
@@ -78,7 +78,7 @@ func TestRun_KeepsAnOldPictureUntilThereIsAnother(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, name := range []string{old, fresh} {
-		if code := run(ended, []string{"--svg", name}, io.Discard, io.Discard); code != exitFailure {
+		if code := Run(ended, []string{"--svg", name}, io.Discard, io.Discard); code != exitFailure {
 			t.Errorf("interrupted: exit code %d", code)
 		}
 	}
@@ -89,11 +89,11 @@ func TestRun_KeepsAnOldPictureUntilThereIsAnother(t *testing.T) {
 		t.Errorf("a file is left: %v", err)
 	}
 	began := time.Now()
-	if code := run(t.Context(), []string{"--svg", filepath.Join(dir, "missing", "a.svg")}, io.Discard, io.Discard); code != exitUsage || time.Since(began) > 10*time.Second {
+	if code := Run(t.Context(), []string{"--svg", filepath.Join(dir, "missing", "a.svg")}, io.Discard, io.Discard); code != exitUsage || time.Since(began) > 10*time.Second {
 		t.Errorf("exit code %d after %v", code, time.Since(began))
 	}
 	args := strings.Fields("--only random --duration 100ms --warmup 0s --rounds 1 --sleep 1ms --svg " + old)
-	if code := run(t.Context(), args, io.Discard, io.Discard); code != 0 {
+	if code := Run(t.Context(), args, io.Discard, io.Discard); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if b, err := os.ReadFile(old); err != nil || !strings.HasPrefix(string(b), "<svg") || strings.Contains(string(b), "old") {
@@ -156,7 +156,7 @@ func TestJoke_SpreadsEvenlyByRoundRobinAndNotByKey(t *testing.T) {
 func TestJoke_PrintsTableAndPlot(t *testing.T) {
 	var out, progress bytes.Buffer
 	args := append(slices.Clone(quick), "--duration", "100ms", "--warmup", "0s", "--only", "random,least-busy", "--sleep", "1ms", "--hot", "50", "--slow", "2")
-	if code := run(t.Context(), args, &out, &progress); code != 0 {
+	if code := Run(t.Context(), args, &out, &progress); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &progress)
 	}
 	for _, want := range []string{"| random     |", "    random │", "least-busy │", "req/s, logarithmic"} {

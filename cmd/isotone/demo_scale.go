@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/workers"
+)
+
+type demoScaleCmd struct {
+	Act      string        `name:"act" default:"1,2,3,4,5" placeholder:"N,…" help:"Run only these acts: 1 an echo, 2 CPU and stall, 3 workers per core, 4 three models, 5 balance and locality."`
+	Duration time.Duration `name:"duration" default:"3m" help:"How long all acts together take, 2s to 30m; some of them take their part of it."`
+	Sleep    time.Duration `name:"sleep" default:"1s" help:"Average sleep of a request in act 5, 1ms to 10s; it is shorter in the other acts, in proportion."`
+	JSON     bool          `name:"json" help:"Print the result as JSON, and what else is shown to the standard error."`
+	SVG      string        `name:"svg" placeholder:"FILE" complete:"files" help:"Write a picture of all acts."`
+}
+
+// Help says what the demo does.
+func (demoScaleCmd) Help() string {
+	return "It tells a talk on distribution, balance and locality in five acts, and compares its figures with those of this run. " +
+		"Workers, clients and proxies are in this process, on free ports of 127.0.0.1. Every answer is checked; the first wrong one ends the run. " +
+		"Ctrl-C ends it with what was measured until then.\n\n" +
+		"It exits with code 1 if an answer was wrong."
+}
+
+// Run runs the acts.
+func (c *demoScaleCmd) Run(ctx context.Context, con console) error {
+	out := con.out
+	if c.JSON {
+		out = con.err
+	}
+	o := workers.ScaleDefault()
+	o.Version, o.Duration, o.Sleep, o.Acts = version, c.Duration, c.Sleep, nil
+	for text := range strings.SplitSeq(c.Act, ",") {
+		act, err := strconv.Atoi(text)
+		if err != nil {
+			return usagef("--act %q: want numbers from 1 to %d, separated by commas", c.Act, workers.ActsMax)
+		}
+		o.Acts = append(o.Acts, act)
+	}
+	if err := o.Validate(); err != nil {
+		if told := new(isotone.Error); errors.As(err, &told) {
+			return usageError(told.Message)
+		}
+		return err
+	}
+	svg, err := openReport("--svg", c.SVG)
+	if err != nil {
+		return err
+	}
+	defer svg.discard()
+	// Errors of writing are ignored: the demo does not end with its reader.
+	o.Show = func(text string) { fmt.Fprint(out, text) }
+	o.Progress = con.tell
+	r, err := workers.Scale(ctx, o)
+	if r == nil {
+		return err
+	}
+	if len(r.Acts) == 0 && r.Interrupted {
+		return usagef("interrupted before there was an answer")
+	}
+	if c.JSON {
+		err = errors.Join(err, r.WriteJSON(con.out))
+	}
+	return errors.Join(err, svg.write(func(w io.Writer) error {
+		_, err := io.WriteString(w, r.Picture())
+		return err
+	}))
+}
