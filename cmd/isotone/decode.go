@@ -63,7 +63,7 @@ func (c *decodeCmd) from(ctx context.Context, stdin io.Reader, con console) erro
 		case !isText(input):
 			return c.binary(con, input)
 		}
-		if values = strings.Fields(string(input)); len(values) == 0 {
+		if values = valuesOf(strings.TrimPrefix(string(input), "\ufeff")); len(values) == 0 {
 			return usagef("there is nothing to decode: want values as arguments or on standard input, as in: isotone timestamp | isotone decode")
 		}
 	}
@@ -87,6 +87,29 @@ func (c *decodeCmd) from(ctx context.Context, stdin io.Reader, con console) erro
 	return nil
 }
 
+// valuesOf returns the values in a text: those of the JSON answers of nodes, a line each, or words.
+func valuesOf(text string) (values []string) {
+	for line := range strings.Lines(text) {
+		var answer struct {
+			Timestamps []json.RawMessage
+			IDs        []string
+		}
+		if !strings.HasPrefix(strings.TrimSpace(line), "{") || json.Unmarshal([]byte(line), &answer) != nil {
+			values = append(values, strings.Fields(line)...)
+			continue
+		}
+		for _, t := range answer.Timestamps {
+			var parts struct{ Hex string }
+			if json.Unmarshal(t, &parts) != nil { // a 64-bit timestamp, which is a string
+				_ = json.Unmarshal(t, &parts.Hex)
+			}
+			values = append(values, parts.Hex)
+		}
+		values = append(values, answer.IDs...)
+	}
+	return values
+}
+
 // readInput reads all of a standard input, until ctx ends.
 func readInput(ctx context.Context, stdin io.Reader) (input []byte, err error) {
 	read := make(chan struct{})
@@ -107,7 +130,7 @@ func readInput(ctx context.Context, stdin io.Reader) (input []byte, err error) {
 
 // binary explains the bytes of an answer.
 func (c *decodeCmd) binary(con console, input []byte) error {
-	readings, err := decode.Binary(input)
+	readings, err := decode.Binary(input, time.Now())
 	if err != nil {
 		return usageError(err.Error())
 	}
@@ -149,7 +172,7 @@ func (c *decodeCmd) explain(out *bytes.Buffer, value string, readings []decode.R
 		}
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		if !r.Time.IsZero() {
-			fmt.Fprintf(t, "  time\t%s (%s)\n", r.Time.Format(time.RFC3339Nano), relative(r.Time.Sub(now)))
+			fmt.Fprintf(t, "  time\t%s (%s)\n", r.Time.Format(time.RFC3339Nano), relative(r.Time.Unix()-now.Unix()))
 		}
 		for _, f := range r.Fields {
 			fmt.Fprintf(t, "  %s\t%s\n", f.Name, f.Value)
@@ -167,18 +190,18 @@ func camelCase(name string) string {
 	return strings.Join(words, "")
 }
 
-// relative returns a distance from now in words.
-func relative(d time.Duration) string {
+// relative returns a distance from now, in seconds, in words.
+func relative(seconds int64) string {
 	text := "ago"
-	if d > 0 {
+	if seconds > 0 {
 		text = "from now"
 	}
-	d = d.Abs()
+	seconds = max(seconds, -seconds)
 	for _, unit := range []struct {
-		size time.Duration
+		size int64
 		name string
-	}{{365 * 24 * time.Hour, "year"}, {24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
-		if n := d / unit.size; n == 1 {
+	}{{31_556_952, "year"}, {24 * 3600, "day"}, {3600, "hour"}, {60, "minute"}, {1, "second"}} {
+		if n := seconds / unit.size; n == 1 {
 			return fmt.Sprintf("1 %s %s", unit.name, text)
 		} else if n > 1 {
 			return fmt.Sprintf("%d %ss %s", n, unit.name, text)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -205,6 +207,37 @@ func TestDev_OpensTheDashboardWhenItIsReady(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "The dashboard is at "+url) {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// TestDev_RemovesItsDataWhenTheTerminalIsClosed as after Ctrl-C.
+func TestDev_RemovesItsDataWhenTheTerminalIsClosed(t *testing.T) {
+	t.Parallel()
+	port, err := ports.Free(operator.DevNodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	temporary := t.TempDir()
+	cmd := reexec(t, []string{"TMPDIR=" + temporary}, "dev", "--port", strconv.Itoa(port))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 20)); err != nil { // the text, which comes when the nodes are ready
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, out)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
 	}
 }
 

@@ -233,12 +233,15 @@ func startLog(w io.Writer, o telemetry.LogOptions) *telemetry.Log {
 	return log
 }
 
-// interruptible returns a context that SIGINT or SIGTERM cancels. A second signal ends
+// interruptible returns a context that SIGINT, SIGTERM or SIGHUP cancels. A second signal ends
 // the process at once.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // by nohup
+		signal.Notify(signals, syscall.SIGHUP) // the terminal was closed
+	}
 	done := make(chan struct{})
 	go func() {
 		select {

@@ -31,6 +31,9 @@ type readyCmd struct {
 // IDs; see docs/health.md.
 const readyPath = "/readyz"
 
+// readyAnswer is the body of the answer of a node, or a proxy, that is ready.
+const readyAnswer = "ok"
+
 // readyBodyMax bounds what is read of an answer, in bytes.
 const readyBodyMax = 64 << 10
 
@@ -91,6 +94,9 @@ func askReady(ctx context.Context, client *http.Client, base string) (string, er
 	answer := strings.TrimSpace(string(body))
 	switch resp.StatusCode {
 	case http.StatusOK:
+		if answer != readyAnswer {
+			return "", fmt.Errorf("the answer is not %q: is this a node?", readyAnswer)
+		}
 		return answer, nil
 	case http.StatusServiceUnavailable:
 		return "", errors.New(strings.ReplaceAll(answer, "\n", "; "))

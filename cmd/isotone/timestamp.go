@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/snowflake"
 )
 
 // timestampCmd prints timestamps, for scripts and for people.
@@ -42,15 +44,14 @@ func (c *timestampCmd) Run(ctx context.Context, con console) error {
 	default:
 		return usagef("--mode %.40q: want quorum or lease", c.Mode)
 	}
-	answer, err := c.ask(ctx, "/timestamp"+query)
+	answer, err := c.ask(ctx, "/timestamp"+query, func(answer []byte) bool {
+		return write == nil && json.Valid(answer) || write != nil && len(answer) == size*c.Count
+	})
 	if err != nil {
 		return err
 	}
 	if write == nil {
 		return printText(con.out, string(answer)+"\n")
-	}
-	if len(answer) != size*c.Count {
-		return fmt.Errorf("the answer has %d bytes, not %d timestamps: is this a node?", len(answer), c.Count)
 	}
 	var lines []byte
 	for t := range slices.Chunk(answer, size) {
@@ -75,11 +76,22 @@ func (c *idCmd) Run(ctx context.Context, con console) error {
 	if format == "json" {
 		query += "&format=json"
 	}
-	answer, err := c.ask(ctx, httpapi.IDsPath+query)
+	answer, err := c.ask(ctx, httpapi.IDsPath+query, func(answer []byte) bool {
+		return format == "json" && json.Valid(answer) || format != "json" && areIDs(answer, c.Count)
+	})
 	if err != nil {
 		return err
 	}
 	return printText(con.out, string(bytes.TrimRight(answer, "\n"))+"\n")
+}
+
+// areIDs reports whether an answer is count IDs in decimal, a line each.
+func areIDs(answer []byte, count int) bool {
+	lines := bytes.Fields(answer)
+	return len(lines) == count && !slices.ContainsFunc(lines, func(line []byte) bool {
+		_, err := snowflake.Parse(string(line))
+		return err != nil
+	})
 }
 
 // askFlags are the flags of commands that ask what clients ask.
@@ -104,10 +116,16 @@ func (f *askFlags) format(named string, known ...string) (string, error) {
 }
 
 // ask sends a request to the leader or, if it is one that any node answers, to the first node.
-func (f *askFlags) ask(ctx context.Context, path string) ([]byte, error) {
+// What is no such answer comes from another server.
+func (f *askFlags) ask(ctx context.Context, path string, isAnswer func([]byte) bool) ([]byte, error) {
 	c, err := f.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return c.Raw(ctx, http.MethodGet, path, nil)
+	return c.Checked(ctx, http.MethodGet, path, nil, func(answer []byte) error {
+		if !isAnswer(answer) {
+			return fmt.Errorf("the answer, of %d bytes, is not what a node answers: is this a node?", len(answer))
+		}
+		return nil
+	})
 }

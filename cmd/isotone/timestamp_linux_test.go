@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -102,6 +105,27 @@ func TestTimestamp_RefusesWhatCannotBeMeant(t *testing.T) {
 	wantRun(t, exitFailure, "", "127.0.0.1:1", "timestamp", "--endpoint", "127.0.0.1:1", "--timeout", "1s")
 }
 
+// TestTimestamp_OfAnotherServerIsNone: what no node would answer is no answer, and the next address of a list is asked. One that
+// hangs does not take the time of the others.
+func TestTimestamp_OfAnotherServerIsNone(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+	defer other.Close()
+	hung, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close()
+	m := startThree(t)[0]
+	foreign := strings.TrimPrefix(other.URL, "http://")
+	for _, args := range []string{"timestamp", "timestamp --json", "timestamp -f u64", "id", "id --json", "id -n 3", "member list"} {
+		fields := strings.Fields(args)
+		wantRun(t, exitFailure, "", foreign+": the answer", append(fields, "--endpoint", foreign)...)
+		wantRun(t, 0, "", "", append(fields, "--endpoint", foreign+","+m.Addr)...)
+	}
+	wantRun(t, 0, "", "", "id", "--endpoint", hung.Addr().String()+","+m.Addr, "--timeout", "5s")
+	wantRun(t, exitFailure, "", "is this a node?", "ready", "--endpoint", foreign)
+}
+
 // TestTimestamp_WithCredentials over TLS, from a node that gives strangers nothing.
 func TestTimestamp_WithCredentials(t *testing.T) {
 	signer := rig.NewSigner(t)
@@ -134,6 +158,15 @@ func TestDecode_ExplainsArgumentsAndStandardInput(t *testing.T) {
 			t.Errorf("%q: %v\n%s", input, err, out)
 		}
 	}
+	for input, want := range map[string]int{
+		`{"timestamps":[{"time":"1","index":"7","hex":"` + hex + `"},{"time":"1","index":"8","hex":"` + hex + `"}]}` + "\n": 2,
+		`{"timestamps":["470729569075200000"]}`: 1, `{"ids":["2125907415659446272","2125907415659446273"]}`: 2, "\ufeff0x" + hex: 1,
+	} {
+		if out, _, err := from(strings.NewReader(input), decodeCmd{JSON: true}); err != nil || strings.Count(out, "\n") != want {
+			t.Errorf("%q: %v\n%s", input, err, out)
+		}
+	}
+	wantRun(t, 0, "2172 years from now", "", "decode", "18446744073709551615")
 	// What has no known form stops nothing else.
 	out, _, err := from(strings.NewReader(hex+"\n?\n0123456789abcdef\n"), decodeCmd{JSON: true})
 	if !errors.As(err, new(usageError)) || strings.Count(out, "\n") != 2 {

@@ -78,7 +78,12 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 			return err
 		}
 	}
-	answer, err := c.Raw(ctx, method, path, body)
+	answer, err := c.Checked(ctx, method, path, body, func(answer []byte) error {
+		if !json.Valid(answer) {
+			return errors.New("the answer is no JSON: is this a node?")
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -87,6 +92,12 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 
 // Raw is Do for bodies that are encoded already.
 func (c *Client) Raw(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	return c.Checked(ctx, method, path, body, func([]byte) error { return nil })
+}
+
+// Checked is Raw that takes an answer only if check returns nil. Otherwise whoever has answered is no node, and the next
+// endpoint is asked.
+func (c *Client) Checked(ctx context.Context, method, path string, body []byte, check func(answer []byte) error) ([]byte, error) {
 	ctx, cancel := c.limit.Context(ctx)
 	defer cancel()
 	ctx, stop := withTimeout(ctx, c.timeout)
@@ -94,7 +105,7 @@ func (c *Client) Raw(ctx context.Context, method, path string, body []byte) ([]b
 	busyUntil := time.Now().Add(busyMax)
 	unsure := false
 	for {
-		answer, attempts, err := c.once(ctx, method, path, body)
+		answer, attempts, err := c.once(ctx, method, path, body, check)
 		if err == nil {
 			return answer, nil
 		}
@@ -150,19 +161,37 @@ func worthRepeating(err error, attempts []error, busyUntil time.Time) bool {
 	return slices.ContainsFunc(attempts, func(err error) bool { return errors.As(err, &told) }) // a node of the cluster runs
 }
 
+// share bounds a request that changes nothing to its share of what is left of a deadline, if further endpoints are to be asked:
+// one that hangs must not take the time of those that answer.
+func share(ctx context.Context, method string, endpoints int) (context.Context, context.CancelFunc) {
+	until, bounded := ctx.Deadline()
+	if !bounded || method != http.MethodGet || endpoints < 2 {
+		return context.WithCancel(ctx)
+	}
+	left := time.Until(until) / time.Duration(endpoints)
+	return context.WithTimeoutCause(ctx, left, timeoutError(fmt.Sprintf("no answer within %v, its share of the time", left.Round(time.Millisecond))))
+}
+
 // once asks each endpoint and the leader that it names, until one answers. If none does, it
 // returns what the nodes said, or else why they cannot be reached; and all that it was told.
 // A node without a leader may be the only one: it may wait to join, or have been removed. The
 // leader is asked by the scheme of the node that names it, so that a secret stays within TLS.
-func (c *Client) once(ctx context.Context, method, path string, body []byte) (answer []byte, attempts []error, err error) {
+func (c *Client) once(ctx context.Context, method, path string, body []byte, check func([]byte) error) (answer []byte, attempts []error, err error) {
 	var noLeader error
-	for _, base := range c.bases {
+	for i, base := range c.bases {
+		if i > 0 && ctx.Err() != nil {
+			break // nobody was asked
+		}
+		ctx, cancel := share(ctx, method, len(c.bases)-i)
+		defer cancel()
 		var sentOn error
 		for hops := 0; base != "" && hops < hopsMax; hops++ {
 			scheme, addr, _ := strings.Cut(base, "://")
 			answer, leader, err := Ask(ctx, c.http, method, base+path, body)
 			if err == nil {
-				return answer, nil, nil
+				if err = check(answer); err == nil {
+					return answer, nil, nil
+				}
 			}
 			var told *Error
 			if errors.As(err, &told) && told.Code == isotone.CodeNotFound && strings.HasPrefix(told.Message, "no such path") {

@@ -7,7 +7,7 @@ package decode
 
 import (
 	"cmp"
-	"encoding/hex"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -52,6 +52,7 @@ const wanted = "want a timestamp in 32 hexadecimal digits or as TIME:INDEX, a 64
 // the given layout. There is at least one reading, unless the error, which matches isotone.ErrInvalidArgument, says
 // that the text has none of the forms.
 func Text(text string, layout snowflake.Layout, now time.Time) ([]Reading, error) {
+	text = strings.TrimPrefix(text, "0x")
 	var found []Reading
 	add := func(r Reading, err error) {
 		if err == nil {
@@ -75,20 +76,26 @@ func Text(text string, layout snowflake.Layout, now time.Time) ([]Reading, error
 	return found, nil
 }
 
-// Binary returns the timestamps of a binary answer, 16 bytes each. Its error matches isotone.ErrInvalidArgument.
-func Binary(b []byte) ([]Reading, error) {
-	if len(b) == 0 || len(b)%isotone.TimestampSize != 0 {
-		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "%d bytes that are no text: want timestamps of %d bytes", len(b), isotone.TimestampSize)
+// Binary returns the timestamps of a binary answer, of 16 bytes each or of 8: those whose times are nearer to now. Its error matches
+// isotone.ErrInvalidArgument.
+func Binary(b []byte, now time.Time) ([]Reading, error) {
+	if len(b) == 0 || len(b)%isotone.Timestamp64Size != 0 {
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "%d bytes that are no text: want timestamps of %d or %d bytes", len(b), isotone.TimestampSize, isotone.Timestamp64Size)
 	}
-	var found []Reading
+	var short, long []Reading
+	for t := range slices.Chunk(b, isotone.Timestamp64Size) {
+		short = append(short, of64(isotone.Timestamp64(binary.BigEndian.Uint64(t))))
+	}
+	if len(b)%isotone.TimestampSize != 0 {
+		return short, nil
+	}
 	for t := range slices.Chunk(b, isotone.TimestampSize) {
-		r, err := timestamp(hex.EncodeToString(t))
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, r)
+		long = append(long, of(isotone.Timestamp{Time: binary.BigEndian.Uint64(t), Index: binary.BigEndian.Uint64(t[8:])}))
 	}
-	return found, nil
+	if short[0].distance(now) < long[0].distance(now) {
+		return short, nil
+	}
+	return long, nil
 }
 
 // distance returns how far the time of r is from now. The future counts several times: nothing is issued there, but a

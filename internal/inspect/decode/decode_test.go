@@ -1,6 +1,7 @@
 package decode_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -70,6 +71,7 @@ func TestText_Table(t *testing.T) {
 		{"18446744073709551615", snowflake.Twitter, "64-bit timestamp, unix nanoseconds; counter=262143"},
 		{"0123456789abcdef", snowflake.Twitter, "cluster ID, Snowflake ID; hexadecimal=0123456789abcdef"},
 		{"F123456789abcdef", snowflake.Twitter, "cluster ID; hexadecimal=f123456789abcdef"},
+		{"0x18eb9344c46fe0000000000000000007", snowflake.Twitter, "timestamp; index=7"},
 		{"ffffffffffffffffffffffffffffffff", snowflake.Twitter, "timestamp; index=18446744073709551615"},
 		{"0", snowflake.Twitter, "Snowflake ID, 64-bit timestamp, unix nanoseconds; sequence=0"},
 		{"188000000000526337", twoParts, "Snowflake ID, 64-bit timestamp, unix nanoseconds; worker=449"},
@@ -100,16 +102,26 @@ func TestText_Table(t *testing.T) {
 	}
 }
 
-func TestBinary_IsTimestampsOf16Bytes(t *testing.T) {
-	one, two := isotone.Timestamp{Time: 1, Index: 2}, isotone.Timestamp{Time: 1, Index: 3}
+func TestBinary_IsTimestampsOfEitherForm(t *testing.T) {
+	one, two := isotone.Timestamp{Time: uint64(now.UnixNano()), Index: 2}, isotone.Timestamp{Time: uint64(now.UnixNano()), Index: 3}
 	b, _ := one.AppendBinary(nil)
 	b, _ = two.AppendBinary(b)
-	found, err := decode.Binary(b)
+	found, err := decode.Binary(b, now)
 	if err != nil || len(found) != 2 || field(found[0], "index") != "2" || field(found[1], "hexadecimal") != two.String() {
 		t.Errorf("%+v, %v", found, err)
 	}
-	for _, size := range []int{0, 1, 15, 17, 24} {
-		if _, err := decode.Binary(make([]byte, size)); !errors.Is(err, isotone.ErrInvalidArgument) {
+	for n := 1; n <= 3; n++ {
+		var short []byte
+		for i := range n {
+			short = binary.BigEndian.AppendUint64(short, uint64(isotone.NewTimestamp64(uint64(now.UnixMilli()), uint64(i))))
+		}
+		found, err := decode.Binary(short, now)
+		if err != nil || len(found) != n || found[0].Form != decode.FormTimestamp64 || field(found[n-1], "counter") != fmt.Sprint(n-1) {
+			t.Errorf("%d of 8 bytes: %+v, %v", n, found, err)
+		}
+	}
+	for _, size := range []int{0, 1, 7, 15, 17, 25} {
+		if _, err := decode.Binary(make([]byte, size), now); !errors.Is(err, isotone.ErrInvalidArgument) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}
