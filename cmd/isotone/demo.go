@@ -40,6 +40,7 @@ func (demoFailoverCmd) Help() string {
 
 // Run runs the demo, or shows an earlier one.
 func (c *demoFailoverCmd) Run(ctx context.Context, con console) error {
+	ignoreBrokenPipe()
 	out := con.out
 	if c.JSON {
 		out = con.err

@@ -33,6 +33,7 @@ func (demoLiveCmd) Help() string {
 
 // Run runs the demo.
 func (c *demoLiveCmd) Run(ctx context.Context, con console) error {
+	ignoreBrokenPipe()
 	out := con.out
 	if c.JSON {
 		out = con.err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,8 +56,12 @@ func (c *demoScaleCmd) Run(ctx context.Context, con console) error {
 		return err
 	}
 	defer svg.discard()
-	// Errors of writing are ignored: the demo does not end with its reader.
-	o.Show = func(text string) { fmt.Fprint(out, text) }
+	ignoreBrokenPipe()
+	var written error
+	o.Show = func(text string) { // the demo does not end with its reader
+		_, err := fmt.Fprint(out, text)
+		written = cmp.Or(written, err)
+	}
 	o.Progress = con.tell
 	r, err := workers.Scale(ctx, o)
 	if r == nil {
@@ -65,10 +70,13 @@ func (c *demoScaleCmd) Run(ctx context.Context, con console) error {
 	if len(r.Acts) == 0 && r.Interrupted {
 		return usagef("interrupted before there was an answer")
 	}
+	if r.Interrupted {
+		con.tell("Interrupted before its end.")
+	}
 	if c.JSON {
 		err = errors.Join(err, r.WriteJSON(con.out))
 	}
-	return errors.Join(err, svg.write(func(w io.Writer) error {
+	return errors.Join(err, written, svg.write(func(w io.Writer) error {
 		_, err := io.WriteString(w, r.Picture())
 		return err
 	}))

@@ -226,12 +226,15 @@ func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(fo
 // would end the process. Lines of the standard log go to it as well, at debug level:
 // net/http would hold a lock while it waits for the reader.
 func startLog(w io.Writer, o telemetry.LogOptions) *telemetry.Log {
-	signal.Ignore(syscall.SIGPIPE)
+	ignoreBrokenPipe()
 	log := telemetry.StartLog(w, o)
 	slog.SetLogLoggerLevel(slog.LevelDebug)
 	slog.SetDefault(log.Logger)
 	return log
 }
+
+// ignoreBrokenPipe has a write to a pipe without a reader be an error, which does not end the process before it has cleaned up.
+func ignoreBrokenPipe() { signal.Ignore(syscall.SIGPIPE) }
 
 // interruptible returns a context that SIGINT, SIGTERM or SIGHUP cancels. A second signal ends
 // the process at once.
