@@ -146,17 +146,19 @@ func TestTracer_WhatIsNotTracedAllocatesNothing(t *testing.T) {
 // TestTracer_AnAbandonedRequestHasASpan when its client leaves before the answer.
 func TestTracer_AnAbandonedRequestHasASpan(t *testing.T) {
 	h := open(t, &later{})
-	e := trace.Start(trace.Config{Endpoint: "http://127.0.0.1:1", Service: "x"})
-	defer e.Close()
+	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer collector.Close()
+	e := trace.Start(trace.Config{Endpoint: collector.URL, Service: "x"})
 	h.front.tracer = &tracer{e}
 	if _, err := h.Data(h.conn, []byte(tracedGet("/timestamp", 1, "01"))); err != nil {
 		t.Fatal(err)
 	}
-	if n, _ := e.Queue(); n != 0 {
-		t.Errorf("%d spans before the end", n)
+	if n, _ := e.Queue(); n != 0 || e.Counts() != (trace.Counts{}) {
+		t.Errorf("%d spans before the end, %+v", n, e.Counts())
 	}
 	h.conn.Abort(loop.ErrClosed)
-	if n, _ := e.Queue(); n != 1 {
-		t.Errorf("%d spans after the end", n)
+	e.Close() // after which each span has a fate
+	if c := e.Counts(); c.Sent+c.Dropped+c.Failed != 1 {
+		t.Errorf("after the end: %+v", c)
 	}
 }
