@@ -171,6 +171,9 @@ func parseHint(app *kong.Application, args []string, err error) string {
 	}
 	switch {
 	case node != app.Node:
+		if _, found, _ := strings.Cut(err.Error(), "unexpected argument "); strings.Contains(found, ":") && slices.ContainsFunc(node.Flags, func(f *kong.Flag) bool { return f.Name == "endpoint" }) {
+			text += "An address is named with --endpoint.\n"
+		}
 		return text + fmt.Sprintf("Run \"isotone %s --help\" for its settings.", strings.TrimPrefix(node.Path(), app.Name+" "))
 	case strings.HasPrefix(args[0], "-"):
 		return text + general

@@ -45,7 +45,7 @@ func newDocuments(s *config.Settings, n *node.Node, version, addr string, m *tel
 		d.set.Close()
 		return nil, err
 	}
-	// A node that answers can say how it is: whoever starts one asks for its state next.
+	// Scripts that start a node ask for its state next, so the state is there before the node answers.
 	select {
 	case <-d.state.Loaded("state"):
 	case <-time.After(firstStateMax):

@@ -83,7 +83,7 @@ func TestMember_FollowsItsCertificateAndDropsNoConnection(t *testing.T) {
 	}
 }
 
-// Whoever starts a node asks for its state next, so it is there before the first request.
+// The state is there before the first request: scripts that start a node ask for it next.
 func TestMember_HasAStateFromTheFirstRequest(t *testing.T) {
 	for range 10 {
 		stop, _, m := testnode.RunSockets(t, nil)
