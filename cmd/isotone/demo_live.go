@@ -10,7 +10,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/bench"
-	"github.com/isotone/isotone/internal/check/election"
+	"github.com/isotone/isotone/internal/check/demolive"
 )
 
 type demoLiveCmd struct {
@@ -47,10 +47,10 @@ func (c *demoLiveCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
-	screen := &election.Screen{W: out, Terminal: isTerminal(out), Color: colored(out)}
-	o := election.Default()
+	screen := &demolive.Screen{W: out, Terminal: isTerminal(out), Color: colored(out)}
+	o := demolive.Default()
 	o.Command, o.Version = []string{self}, version
-	o.Readers, o.Duration, o.TLS, o.Redis = c.Readers, c.Duration, election.TLS(c.TLS), c.Redis
+	o.Readers, o.Duration, o.TLS, o.Redis = c.Readers, c.Duration, demolive.TLS(c.TLS), c.Redis
 	o.Show = screen.Show
 	if note := o.Note(); note != "" {
 		fmt.Fprintln(out, note)
@@ -63,7 +63,7 @@ func (c *demoLiveCmd) Run(ctx context.Context, con console) error {
 			}
 		}
 	}
-	r, err := election.Run(ctx, o)
+	r, err := demolive.Run(ctx, o)
 	screen.End()
 	var told *isotone.Error
 	switch {

@@ -18,7 +18,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone/internal/check/await"
-	"github.com/isotone/isotone/internal/check/election"
+	"github.com/isotone/isotone/internal/check/demolive"
 )
 
 // liveRedis is what a demo and its node need of Redis: strings in databases.
@@ -130,12 +130,12 @@ func TestDemoLive_ChecksEveryEvent(t *testing.T) {
 			if err := cmd.Run(); err != nil {
 				t.Fatalf("%v\n%s%s", err, out.String(), errs.String())
 			}
-			var r election.Result
+			var r demolive.Result
 			if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 				t.Fatalf("%v\n%s", err, out.String())
 			}
 			phases := r.Result.Phases
-			if r.Schema != election.Schema || !r.Verdict.OK || r.Settings.Source != source || len(phases) != 2 || phases[0].TLS || !phases[1].TLS {
+			if r.Schema != demolive.Schema || !r.Verdict.OK || r.Settings.Source != source || len(phases) != 2 || phases[0].TLS || !phases[1].TLS {
 				t.Fatalf("%+v", r)
 			}
 			for _, p := range phases {

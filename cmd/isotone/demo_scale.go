@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/check/workers"
+	"github.com/isotone/isotone/internal/check/demoscale"
 )
 
 type demoScaleCmd struct {
@@ -36,12 +36,12 @@ func (c *demoScaleCmd) Run(ctx context.Context, con console) error {
 	if c.JSON {
 		out = con.err
 	}
-	o := workers.ScaleDefault()
+	o := demoscale.ScaleDefault()
 	o.Version, o.Duration, o.Sleep, o.Acts = version, c.Duration, c.Sleep, nil
 	for text := range strings.SplitSeq(c.Act, ",") {
 		act, err := strconv.Atoi(text)
 		if err != nil {
-			return usagef("--act %q: want numbers from 1 to %d, separated by commas", c.Act, workers.ActsMax)
+			return usagef("--act %q: want numbers from 1 to %d, separated by commas", c.Act, demoscale.ActsMax)
 		}
 		o.Acts = append(o.Acts, act)
 	}
@@ -63,7 +63,7 @@ func (c *demoScaleCmd) Run(ctx context.Context, con console) error {
 		written = cmp.Or(written, err)
 	}
 	o.Progress = con.tell
-	r, err := workers.Scale(ctx, o)
+	r, err := demoscale.Scale(ctx, o)
 	if r == nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone/internal/check/await"
-	"github.com/isotone/isotone/internal/check/workers"
+	"github.com/isotone/isotone/internal/check/demoscale"
 )
 
 func TestDemoScale_RefusesBadSettings(t *testing.T) {
@@ -31,11 +31,11 @@ func TestDemoScale_RefusesBadSettings(t *testing.T) {
 func TestDemoScale_WritesJSONAndPicture(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "picture.svg")
 	code, out, stderr := command("demo", "scale", "--act", "1", "--duration", "4s", "--json", "--svg", svg)
-	var r workers.ScaleResult
+	var r demoscale.ScaleResult
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v\n%s%s", code, err, out, stderr)
 	}
-	if r.Schema != workers.ScaleSchema || !r.Verdict.OK || len(r.Acts) != 1 || len(r.Acts[0].Runs) != 2 {
+	if r.Schema != demoscale.ScaleSchema || !r.Verdict.OK || len(r.Acts) != 1 || len(r.Acts[0].Runs) != 2 {
 		t.Errorf("%+v", r)
 	}
 	for _, want := range []string{"act 1, run 2 of 2", "Act 1: An echo", "10 clients │"} {
@@ -71,7 +71,7 @@ func TestDemoScale_CtrlCPrintsWhatThereIs(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	var r workers.ScaleResult
+	var r demoscale.ScaleResult
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil || !r.Interrupted || len(r.Acts) == 0 || !r.Verdict.OK {
 		t.Errorf("%v\n%s", err, out.String())
 	}

@@ -5,7 +5,7 @@
 // "joke models" compares ways to distribute requests: a TCP proxy, a name service, and a hash in
 // the client, while one of the workers dies and comes back.
 //
-// It owns nothing but the process: internal/check/workers has the rest.
+// It owns nothing but the process: internal/check/demoscale has the rest.
 package main
 
 import (
@@ -14,13 +14,13 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/isotone/isotone/internal/check/workers"
+	"github.com/isotone/isotone/internal/check/demoscale"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // so that a second signal ends the process at once
-	code := workers.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := demoscale.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }

@@ -4,7 +4,7 @@
 //
 // It owns reading and rewriting messages, connections to backends, health checks, retries, and
 // the limits on all of it. internal/proxy/balance chooses backends, internal/front/requestid names
-// requests. internal/server, cmd/isotone and internal/check/workers are the only callers.
+// requests. internal/server, cmd/isotone and internal/check/demoscale are the only callers.
 //
 // # Two paths
 //

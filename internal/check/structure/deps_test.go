@@ -100,8 +100,8 @@ internal/check/pgserver:
 internal/check/ports:
 internal/check/cluster:         internal/check/child internal/check/ports
 internal/check/demo:            . client internal/core/lincheck internal/check/cluster internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
-internal/check/election:        . internal/reply internal/live internal/check/bench internal/check/cluster internal/check/svg
-internal/check/workers:         . internal/front/stats internal/proxy internal/proxy/balance internal/check/bench internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
+internal/check/demolive:        . internal/reply internal/live internal/check/bench internal/check/cluster internal/check/svg
+internal/check/demoscale:       . internal/front/stats internal/proxy internal/proxy/balance internal/check/bench internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/chaos:           . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/ports internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/fakecluster:     internal/inspect/survey
 internal/check/chromium:        ; golang.org/x/net
@@ -128,7 +128,7 @@ bench/client:                   . client
 bench/thrift:                   snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
 interop/goredis:                . ; github.com/redis/go-redis/v9
 
-examples/joke:                  internal/check/workers
+examples/joke:                  internal/check/demoscale
 examples/intervals:             . client internal/core/lincheck internal/check/cluster internal/check/svg internal/core/wire
 
 cmd/isotone:                    * ; *

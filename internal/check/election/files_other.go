@@ -1,6 +1,0 @@
-//go:build !unix
-
-package election
-
-// openFiles returns the limit of open files; 0: there is none.
-func openFiles() uint64 { return 0 }
