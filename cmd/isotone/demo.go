@@ -61,16 +61,22 @@ func (c *demoFailoverCmd) Run(ctx context.Context, con console) error {
 	o.Show = screen.Show
 	r, err := demo.Failover(ctx, o)
 	screen.End(r)
+	if r == nil || ctx.Err() != nil && r.Answers == 0 {
+		return withoutResult(ctx, err, "answer")
+	}
+	return errors.Join(err, c.write(con, out, svg, r), r.Err())
+}
+
+// withoutResult returns the error of a demo that ended with err before it had measured anything; measured says what.
+func withoutResult(ctx context.Context, err error, measured string) error {
 	var told *isotone.Error
 	switch {
 	case errors.As(err, &told) && told.Code == isotone.CodeInvalidArgument:
 		return usageError(told.Message)
-	case ctx.Err() != nil && (r == nil || r.Answers == 0):
-		return usagef("interrupted before there was an answer")
-	case err != nil && r == nil:
-		return err
+	case ctx.Err() != nil:
+		return usagef("interrupted before there was an %s", measured)
 	}
-	return errors.Join(err, c.write(con, out, svg, r), r.Err())
+	return err
 }
 
 // options returns the options that the flags set.
@@ -108,8 +114,5 @@ func (c *demoFailoverCmd) write(con console, out io.Writer, svg *reportFile, r *
 	if c.JSON {
 		err = errors.Join(err, r.WriteJSON(con.out))
 	}
-	return errors.Join(err, svg.write(func(w io.Writer) error {
-		_, err := io.WriteString(w, r.Picture())
-		return err
-	}))
+	return errors.Join(err, svg.writeText(r.Picture))
 }

@@ -111,15 +111,21 @@ func TestDemoFailover_LeavesNoProcessHoweverItEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait()
-			for _, pid := range nodes {
-				await.Until(t, "node "+pid+" has ended", func() bool {
-					b, err := os.ReadFile("/proc/" + pid + "/stat")
-					return err != nil || strings.Contains(string(b), ") Z ")
-				})
-			}
+			wantEnded(t, nodes)
 			if signal == syscall.SIGINT {
 				wantEmpty(t, tmp)
 			}
+		})
+	}
+}
+
+// wantEnded waits until processes have ended.
+func wantEnded(t *testing.T, pids []string) {
+	t.Helper()
+	for _, pid := range pids {
+		await.Until(t, "node "+pid+" has ended", func() bool {
+			b, err := os.ReadFile("/proc/" + pid + "/stat")
+			return err != nil || strings.Contains(string(b), ") Z ")
 		})
 	}
 }

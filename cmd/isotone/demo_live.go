@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
-	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/bench"
 	"github.com/isotone/isotone/internal/check/demolive"
 )
@@ -65,21 +63,12 @@ func (c *demoLiveCmd) Run(ctx context.Context, con console) error {
 	}
 	r, err := demolive.Run(ctx, o)
 	screen.End()
-	var told *isotone.Error
-	switch {
-	case errors.As(err, &told) && told.Code == isotone.CodeInvalidArgument:
-		return usageError(told.Message)
-	case ctx.Err() != nil && (r == nil || r.Verdict.Checked == 0):
-		return usagef("interrupted before there was an event")
-	case r == nil:
-		return err
+	if r == nil || ctx.Err() != nil && r.Verdict.Checked == 0 {
+		return withoutResult(ctx, err, "event")
 	}
 	_, printed := fmt.Fprint(out, "\n"+r.Summary())
 	if c.JSON {
 		printed = errors.Join(printed, bench.WriteJSON(con.out, r))
 	}
-	return errors.Join(err, printed, svg.write(func(w io.Writer) error {
-		_, err := io.WriteString(w, r.Picture())
-		return err
-	}), r.Err())
+	return errors.Join(err, printed, svg.writeText(r.Picture), r.Err())
 }

@@ -204,12 +204,7 @@ func TestDemoLive_LeavesNothingHoweverItEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = cmd.Wait()
-			for _, pid := range nodes {
-				await.Until(t, "node "+pid+" has ended", func() bool {
-					b, err := os.ReadFile("/proc/" + pid + "/stat")
-					return err != nil || strings.Contains(string(b), ") Z ")
-				})
-			}
+			wantEnded(t, nodes)
 			if signal == syscall.SIGINT {
 				wantEmpty(t, tmp)
 				shown, _ = os.ReadFile(out.Name())

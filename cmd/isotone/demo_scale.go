@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/demoscale"
 )
 
@@ -46,10 +44,7 @@ func (c *demoScaleCmd) Run(ctx context.Context, con console) error {
 		o.Acts = append(o.Acts, act)
 	}
 	if err := o.Validate(); err != nil {
-		if told := new(isotone.Error); errors.As(err, &told) {
-			return usageError(told.Message)
-		}
-		return err
+		return withoutResult(ctx, err, "answer")
 	}
 	svg, err := openReport("--svg", c.SVG)
 	if err != nil {
@@ -64,11 +59,8 @@ func (c *demoScaleCmd) Run(ctx context.Context, con console) error {
 	}
 	o.Progress = con.tell
 	r, err := demoscale.Scale(ctx, o)
-	if r == nil {
-		return err
-	}
-	if len(r.Acts) == 0 && r.Interrupted {
-		return usagef("interrupted before there was an answer")
+	if r == nil || len(r.Acts) == 0 && r.Interrupted {
+		return withoutResult(ctx, err, "answer")
 	}
 	if r.Interrupted {
 		con.tell("Interrupted before its end.")
@@ -76,8 +68,5 @@ func (c *demoScaleCmd) Run(ctx context.Context, con console) error {
 	if c.JSON {
 		err = errors.Join(err, r.WriteJSON(con.out))
 	}
-	return errors.Join(err, written, svg.write(func(w io.Writer) error {
-		_, err := io.WriteString(w, r.Picture())
-		return err
-	}))
+	return errors.Join(err, written, svg.writeText(r.Picture))
 }

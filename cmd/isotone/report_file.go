@@ -37,6 +37,14 @@ func (f *reportFile) write(report func(io.Writer) error) error {
 	return errors.Join(err, file.Close())
 }
 
+// writeText is write for a report that is made as a whole, only if there is a file.
+func (f *reportFile) writeText(report func() string) error {
+	return f.write(func(w io.Writer) error {
+		_, err := io.WriteString(w, report())
+		return err
+	})
+}
+
 // discard closes the file unless it was written, and removes it if it is new.
 func (f *reportFile) discard() {
 	if f == nil || f.file == nil {
