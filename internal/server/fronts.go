@@ -13,6 +13,7 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/gate"
 	"github.com/isotone/isotone/internal/front/http1"
+	"github.com/isotone/isotone/internal/front/http2"
 	"github.com/isotone/isotone/internal/front/resp"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
@@ -62,6 +63,7 @@ type fronts struct {
 type loopFronts struct {
 	gate   *gate.Gate
 	http   *http1.Front
+	http2  *http2.Front
 	redis  *resp.Front
 	secure *secure.Terminator // nil without TLS
 }
@@ -97,12 +99,13 @@ func (f *fronts) watchConnections(r *telemetry.Registry, thrift *thriftrpc.Serve
 // byProtocol counts the connections of clients. Those under TLS in a loop count by what is
 // inside.
 func (f *fronts) byProtocol(thrift *thriftrpc.Server) []telemetry.Connections {
-	var silent, handshakes, http, redis int
+	var silent, handshakes, http, multiplexed, redis int
 	var refused uint64
 	for _, l := range *f.loops.Load() {
 		silent += l.gate.Undecided()
 		refused += l.gate.Refused()
 		http += l.http.Conns()
+		multiplexed += l.http2.Conns()
 		redis += l.redis.Conns()
 		if l.secure != nil {
 			handshakes += l.secure.Conns()
@@ -113,6 +116,7 @@ func (f *fronts) byProtocol(thrift *thriftrpc.Server) []telemetry.Connections {
 		{Protocol: "silent", Open: silent, Refused: refused, Refusable: true},
 		{Protocol: "handshake", Open: handshakes},
 		{Protocol: "http1", Open: http},
+		{Protocol: "http2", Open: multiplexed},
 		{Protocol: "resp", Open: redis},
 		{Protocol: "web", Open: max(0, f.web.Connections()-quic)}, // the two are not read at once
 		{Protocol: "h3", Open: quic, Refused: quicRefused, Refusable: true},
@@ -134,9 +138,14 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 	if cfg.ids != nil {
 		ids = cfg.ids(i)
 	}
-	http := http1.New(http1.Config{
+	hot := http1.Config{
 		Backend: b, IDs: ids, Clock: cfg.web.Clock, Live: cfg.live, Mode: cfg.web.Mode, Detached: f.web.Take, Observe: cfg.observe, AltSvc: f.altSvc,
 		Stats: cfg.stats.fastPath(), Loop: l, Trace: cfg.trace,
+	}
+	http := http1.New(hot)
+	multiplexed := http2.New(http2.Config{
+		Loop: l, Hot: hot, Handler: f.web.Handler(), Refusing: cfg.web.Access.Refusing, Log: cfg.web.Log,
+		Limits: http2.Limits{StreamsMax: cfg.web.Limits.StreamsMax, HeaderBytesMax: cfg.web.Limits.HeaderBytesMax, WriteTimeout: cfg.web.Limits.WriteTimeout},
 	})
 	lessor, _ := b.(front.Lessor) // a node is
 	redis := resp.New(resp.Config{
@@ -145,7 +154,7 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 	})
 	var g *gate.Gate
 	entry := gate.Config{
-		Loop: l, HTTP1: http.Open, RESP: redis.Open, Commands: resp.CommandNames(), Rest: f.web.Take, Refuse: f.web.Refuse,
+		Loop: l, HTTP1: http.Open, HTTP2: multiplexed.Open, RESP: redis.Open, Commands: resp.CommandNames(), Rest: f.web.Take, Refuse: f.web.Refuse,
 		Elsewhere: func() int { return f.web.Connections() + f.inLoops(g) }, ConnectionsMax: cfg.web.Limits.ConnectionsMax,
 		Admit: f.admit, TLSRequired: cfg.tlsRequired,
 	}
@@ -156,13 +165,12 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 			Begin:    func(c *loop.Conn) bool { return access.Of(c.Tag()).BeginHandshake() },
 			Done:     func(c *loop.Conn) { access.Of(c.Tag()).HandshakeDone() },
 			Verified: func(c *loop.Conn, chains [][]*x509.Certificate) { access.Of(c.Tag()).SetCertificate(chains) },
-			Open:     func(c *loop.Conn) loop.Handler { return g.Inside(c) },
-			Detached: func(nc net.Conn) { g.Rest(nc) }, DetachProtocol: "h2",
+			Open:     func(c *loop.Conn, negotiated string) loop.Handler { return g.Inside(c, negotiated) },
 		})
 		entry.TLS = tls.Accept
 	}
 	g = gate.New(entry)
-	opened := append(append([]loopFronts(nil), *f.loops.Load()...), loopFronts{g, http, redis, tls})
+	opened := append(append([]loopFronts(nil), *f.loops.Load()...), loopFronts{g, http, multiplexed, redis, tls})
 	f.loops.Store(&opened)
 	return loop.Service{
 		Open: g.Open,
@@ -172,10 +180,11 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 				tls.Stop()
 			}
 			http.Stop()
+			multiplexed.Stop()
 			redis.Stop()
 		},
 		Conns: func() int {
-			sum := http.Conns() + redis.Conns()
+			sum := http.Conns() + multiplexed.Conns() + redis.Conns()
 			if tls != nil {
 				sum += tls.Conns()
 			}
@@ -229,6 +238,7 @@ func (f *fronts) wait() {
 		if l.secure != nil {
 			l.secure.Wait()
 		}
+		l.http2.Wait()
 	}
 }
 

@@ -290,6 +290,12 @@ func (s *Session) Become(c Credentials) error {
 	return nil
 }
 
+// Recall is Authenticate for credentials that were right a while ago: it reports at once whether they were
+// and the session speaks for their user now. If not, nothing has changed.
+func (s *Session) Recall(c Credentials) bool {
+	return s.control != nil && s.private && s.control.Known(c) && s.Become(c) == nil
+}
+
 // Reset makes the session speak for nobody again.
 func (s *Session) Reset() {
 	if s.control != nil && s.name != "" {

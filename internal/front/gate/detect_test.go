@@ -18,7 +18,7 @@ func testGate(t testing.TB, withRESP bool) *Gate {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	none := func(*loop.Conn) loop.Handler { return nil }
-	cfg := Config{Loop: l, HTTP1: none, Commands: commands, Rest: func(net.Conn) {}, Refuse: func(net.Conn) {}}
+	cfg := Config{Loop: l, HTTP1: none, HTTP2: none, Commands: commands, Rest: func(net.Conn) {}, Refuse: func(net.Conn) {}}
 	if withRESP {
 		cfg.RESP = none
 	}
@@ -42,8 +42,11 @@ var detected = map[string]destination{
 	"HE":                           undecided, // HELLO
 	"POST":                         rest,
 	"P":                            undecided,
-	"PRI":                          rest,
-	"PRI * HTTP/2.0\r\n":           rest,
+	"PRI":                          undecided,
+	"PRI * HTTP/2.":                undecided,
+	"PRI * HTTP/2.0\r\n":           http2,
+	"PRI * HTTP/2.0\n":             rest,
+	"PRI /x HTTP/1.1\r\n":          rest,
 	"OPTIONS * HTTP/1.1":           rest,
 	"CONNECT x:1 HTTP/1.1":         rest,
 	"C":                            undecided,

@@ -8,11 +8,12 @@
 //
 //	0x16                                     TLS: Config.TLS, or the standard servers
 //	"GET /"                                  the fast path of HTTP/1.1
+//	"PRI * HTTP/2.0"                         HTTP/2
 //	"*" and a digit                          the Redis protocol
 //	a line that begins with one of Commands  the Redis protocol, inline; unless the line
 //	                                         has " HTTP/" in it
-//	anything else                            the standard servers, as HTTP/2 or other
-//	                                         HTTP/1, or for a 400
+//	anything else                            the standard servers, as other HTTP/1, or for
+//	                                         a 400
 //
 // It decides as soon as one line of the table is certain. The same table holds inside
 // TLS, see [Gate.Inside], except that there is no second TLS.
@@ -42,9 +43,9 @@ const connectionsMaxDefault = 20000
 type Config struct {
 	// Loop owns the connections.
 	Loop *loop.Loop
-	// HTTP1 and RESP return the handler for a connection, or nil to close it. Without
-	// RESP the Redis protocol is not served.
-	HTTP1, RESP func(*loop.Conn) loop.Handler
+	// HTTP1, HTTP2 and RESP return the handler for a connection, or nil to close it. Without
+	// RESP the Redis protocol is not served, and without HTTP2 Rest gets such connections.
+	HTTP1, HTTP2, RESP func(*loop.Conn) loop.Handler
 	// TLS does the same for a connection that begins a TLS handshake. Without it such a
 	// connection goes to Rest.
 	TLS func(*loop.Conn) loop.Handler
@@ -117,9 +118,16 @@ func (g *Gate) Open(c *loop.Conn) loop.Handler {
 }
 
 // Inside returns the handler for c, which Config.TLS opened and which has completed its
-// handshake, or nil after Stop: it detects the protocol inside TLS.
-func (g *Gate) Inside(c *loop.Conn) loop.Handler {
+// handshake, or nil after Stop: it detects the protocol inside TLS, unless the handshake has negotiated
+// HTTP/2, by the name "h2".
+func (g *Gate) Inside(c *loop.Conn, negotiated string) loop.Handler {
 	if g.stopped {
+		return nil
+	}
+	if negotiated == "h2" && g.cfg.HTTP2 != nil {
+		if h := g.cfg.HTTP2(c); h != nil {
+			return &conn{gate: g, conn: c, inside: true, front: h}
+		}
 		return nil
 	}
 	return g.admit(c, true)
@@ -210,6 +218,8 @@ func (c *conn) route(lc *loop.Conn, b []byte) (int, error) {
 		return len(b), nil
 	case to == http1:
 		return c.enter(lc, b, g.cfg.HTTP1)
+	case to == http2:
+		return c.enter(lc, b, g.cfg.HTTP2)
 	case to == resp:
 		return c.enter(lc, b, g.cfg.RESP)
 	case to == secure:
@@ -258,6 +268,22 @@ func (c *conn) Closed(lc *loop.Conn, err error) {
 	c.gate.count()
 }
 
+// Drained tells the front, if it wants to know.
+func (c *conn) Drained(lc *loop.Conn) {
+	if h, ok := c.front.(loop.Drainer); ok {
+		h.Drained(lc)
+	}
+}
+
+// Idle lets the front end the connection, if it wants to.
+func (c *conn) Idle(lc *loop.Conn, err error) {
+	if h, ok := c.front.(loop.IdleHandler); ok {
+		h.Idle(lc, err)
+		return
+	}
+	lc.Abort(err)
+}
+
 // decided removes c from the undecided connections.
 func (c *conn) decided() {
 	list := c.gate.undecided
@@ -275,12 +301,16 @@ type destination uint8
 const (
 	undecided destination = iota
 	http1
+	http2
 	resp
 	secure
 	rest
 )
 
 const get = "GET /"
+
+// preface begins a connection of HTTP/2 (RFC 9113 §3.4), and no request of HTTP/1.
+const preface = "PRI * HTTP/2.0\r\n"
 
 // handshakeByte begins every TLS connection: the record type "handshake" (RFC 8446 §5.1).
 const handshakeByte = 0x16
@@ -294,6 +324,10 @@ func (g *Gate) detect(b []byte) destination {
 	case len(b) >= len(get) && string(b[:len(get)]) == get:
 		return http1
 	case strings.HasPrefix(get, string(b)):
+		return undecided
+	case b[0] == preface[0] && g.cfg.HTTP2 != nil && bytes.HasPrefix(b, []byte(preface)):
+		return http2
+	case b[0] == preface[0] && g.cfg.HTTP2 != nil && strings.HasPrefix(preface, string(b)):
 		return undecided
 	case b[0] == handshakeByte:
 		return secure

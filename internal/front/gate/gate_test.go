@@ -62,7 +62,7 @@ func start(t *testing.T, configure ...func(*port, *gate.Config)) *port {
 		return func(*loop.Conn) loop.Handler { return echo(name) }
 	}
 	cfg := gate.Config{
-		Loop: l, HTTP1: open("http1"), RESP: open("resp"), Commands: []string{"PING"},
+		Loop: l, HTTP1: open("http1"), HTTP2: open("http2"), RESP: open("resp"), Commands: []string{"PING"},
 		Rest: answer("rest"), Refuse: answer("refused"), ConnectionsMax: 5,
 		Elsewhere: func() int { return int(p.elsewhere.Load()) },
 	}
@@ -133,7 +133,7 @@ func TestGate_LeadsEachProtocolToItsFront(t *testing.T) {
 		"PING / HTTP/1.1\r\n":     "rest",
 		"POST / HTTP/1.1\r\n":     "rest",
 		"\x16\x03\x01":            "rest",
-		"PRI * HTTP/2.0\r\n\r\n":  "rest",
+		"PRI * HTTP/2.0\r\n\r\n":  "http2",
 		"PIN":                     "rest", // and then the end
 		"GET":                     "rest",
 		strings.Repeat("PING", 9): "rest",
@@ -216,14 +216,8 @@ func (i inside) Data(c *loop.Conn, b []byte) (int, error) {
 	if len(b) < 5 {
 		return 0, nil
 	}
-	if b[1] == 'h' { // HTTP/2
-		nc, err := c.Detach(b[5:])
-		if err == nil {
-			i.Rest(nc)
-		}
-		return len(b), nil
-	}
-	h := i.Inside(c)
+	negotiated := map[byte]string{'h': "h2"}[b[1]]
+	h := i.Inside(c, negotiated)
 	if h == nil {
 		return len(b), io.ErrClosedPipe
 	}
@@ -241,12 +235,14 @@ func withTLS(p *port, c *gate.Config) {
 func TestGate_TellsApartWhatIsWithinTLS(t *testing.T) {
 	p := start(t, withTLS)
 	for said, want := range map[string]string{
-		"\x16....GET /x":        "http1:GET /x",
-		"\x16....*1":            "resp:*1",
-		"\x16....PING\r\n":      "resp:PING\r\n",
-		"\x16....POST /":        "rest:POST /",
-		"\x16....\x16....GET /": "rest:\x16....GET /",
-		"\x16h...GET /":         "rest:GET /",
+		"\x16....GET /x":             "http1:GET /x",
+		"\x16....*1":                 "resp:*1",
+		"\x16....PING\r\n":           "resp:PING\r\n",
+		"\x16....POST /":             "rest:POST /",
+		"\x16....\x16....GET /":      "rest:\x16....GET /",
+		"\x16....PRI * HTTP/2":       "rest:PRI * HTTP/2",
+		"\x16....PRI * HTTP/2.0\r\n": "http2:PRI * HTTP/2.0\r\n",
+		"\x16h...GET /":              "http2:GET /",
 	} {
 		c := p.dial(t)
 		_, _ = io.WriteString(c, said)

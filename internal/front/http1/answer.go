@@ -73,29 +73,50 @@ func (a *answers) refresh(now time.Duration, cluster uint64) {
 // append appends the answers of p to b, and returns their code. last says that the
 // connection ends after them.
 func (a *answers) append(b []byte, p *pendingBatch, last bool) (_ []byte, code string) {
-	code = httpapi.CodeOK
-	queries, traces := p.queries, p.traced
-	err := p.err()
-	for i, q := range p.asks {
-		final, at := last && i == len(p.asks)-1, len(b)
-		if err == nil {
-			b = a.appendIssued(b, q.format, p.batch.Ranges[i], final)
-		} else {
-			b, code = a.appendFault(b, err, queries[:q.query], final)
-			queries = queries[q.query:]
-		}
-		if q.legacy {
-			b = makeLegacy(b, at, final)
-		}
-		if len(traces) > 0 && traces[0].index == i {
-			p.front.tracer.end(b, at, a.protocol, code, &traces[0])
-			traces = traces[1:]
-		}
-		if p.measured != nil {
-			b = p.front.meter.end(b, at, a.protocol, code, &p.measured[i])
-		}
+	next := p.answering()
+	for next.has() {
+		b = a.appendNext(b, &next, last && next.index == len(p.asks)-1)
 	}
-	return b, code
+	return b, next.code
+}
+
+// answering is how far the answers of a batch were written.
+type answering struct {
+	*pendingBatch
+	failed  error
+	index   int // of the next
+	queries []byte
+	traced  []traced
+	code    string // of the latest
+}
+
+func (p *pendingBatch) answering() answering {
+	return answering{pendingBatch: p, failed: p.err(), queries: p.queries, traced: p.traced, code: httpapi.CodeOK}
+}
+
+func (n *answering) has() bool { return n.index < len(n.asks) }
+
+// appendNext appends the next answer of n. last says that the connection ends after it.
+func (a *answers) appendNext(b []byte, n *answering, last bool) []byte {
+	i, at, q := n.index, len(b), n.asks[n.index]
+	if n.failed == nil {
+		b = a.appendIssued(b, q.format, n.batch.Ranges[i], last)
+	} else {
+		b, n.code = a.appendFault(b, n.failed, n.queries[:q.query], last)
+		n.queries = n.queries[q.query:]
+	}
+	if q.legacy {
+		b = makeLegacy(b, at, last)
+	}
+	if len(n.traced) > 0 && n.traced[0].index == i {
+		n.front.tracer.end(b, at, a.protocol, n.code, &n.traced[0])
+		n.traced = n.traced[1:]
+	}
+	if n.measured != nil {
+		b = n.front.meter.end(b, at, a.protocol, n.code, &n.measured[i])
+	}
+	n.index++
+	return b
 }
 
 // makeLegacy turns the answer that begins at b[at] into one of HTTP/1.0, in which the connection

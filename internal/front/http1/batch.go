@@ -15,6 +15,7 @@ type ask struct {
 	format httpapi.Format
 	legacy bool   // as in request
 	query  uint16 // length of the raw query; the queries of a group are concatenated
+	stream uint32 // of HTTP/2; 0: none, or it was reset
 }
 
 // answerHeadMax approximates the size of an answer's header, fault fields included.
@@ -112,8 +113,8 @@ func (g *group) trace(f *Front, r *request, b []byte) *trace.Context {
 // belong to a connection: an idle one has none, and one that ends leaves it to the backend.
 type pendingBatch struct {
 	front   *Front
-	owner   *handler // nil: the connection has ended
-	ends    bool     // the connection ends with the latest answer
+	owner   owner // nil: the connection has ended
+	ends    bool  // the connection ends with the latest answer
 	batch   front.Batch
 	counts  []uint64 // as submitted
 	ranges  []isotone.Range
@@ -125,6 +126,9 @@ type pendingBatch struct {
 	measured []measured // nil without a meter
 	traced   []traced   // nil unless a request is traced
 }
+
+// owner is whom a batch is answered to.
+type owner interface{ answer(*pendingBatch) }
 
 func newPendingBatch(f *Front, class int) *pendingBatch {
 	p := &pendingBatch{

@@ -84,7 +84,7 @@ func open(t testing.TB, backend front.Backend) *handler {
 	}
 	t.Cleanup(func() { _ = client.Close(); _ = ln.Close(); _ = l.Close() })
 	front := New(Config{Backend: backend, IDs: &counting{}, Clock: ticking{}, Loop: l, Detached: func(net.Conn) { t.Error("detached") }})
-	h := &handler{front: front, guard: guard{session: access.Of(nil)}}
+	h := &handler{reader: reader{front: front, speaker: speaker{session: access.Of(nil)}}}
 	c, err := l.Attach(server, nil, loop.Limits{}, h)
 	if err != nil {
 		t.Fatal(err)

@@ -340,43 +340,6 @@ func TestFront_ConnectionsBeyondTheMostAreRefused(t *testing.T) {
 	})
 }
 
-// One port, five protocols; the fast path has one of them.
-func TestFront_EveryProtocolOnOnePort(t *testing.T) {
-	server, trusting := certificate(t)
-	s := startFront(t, func(c *config) {
-		c.web = append(c.web, func(c *web.Config) { c.TLS = server })
-	})
-	for _, tt := range []struct {
-		name, scheme string
-		set          func(*http.Protocols)
-		detached     int64
-	}{
-		{"http1", "http", func(p *http.Protocols) { p.SetHTTP1(true) }, 0},
-		{"h2c", "http", func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }, 1},
-		{"https1", "https", func(p *http.Protocols) { p.SetHTTP1(true) }, 2},
-		{"h2", "https", func(p *http.Protocols) { p.SetHTTP2(true) }, 3},
-	} {
-		transport := &http.Transport{TLSClientConfig: trusting.Clone(), Protocols: new(http.Protocols)}
-		tt.set(transport.Protocols)
-		client := &http.Client{Transport: transport, Timeout: patience}
-		for _, target := range []string{"/timestamp", "/timestamp?n=3&format=json", "/timestamp"} {
-			response, err := client.Get(tt.scheme + "://" + s.addr + target)
-			if err != nil {
-				t.Fatalf("%s: %v", tt.name, err)
-			}
-			body, err := io.ReadAll(response.Body)
-			if err != nil || response.StatusCode != 200 || len(body) < 16 {
-				t.Errorf("%s: %s %q, %v", tt.name, response.Status, body, err)
-			}
-			_ = response.Body.Close()
-		}
-		transport.CloseIdleConnections()
-		if got := s.detached.Load(); got != tt.detached {
-			t.Errorf("%s: %d connections detached, want %d", tt.name, got, tt.detached)
-		}
-	}
-}
-
 // A connection that says half a request is closed without a word, as net/http does.
 func TestFront_SlowRequestsAreCut(t *testing.T) {
 	t.Parallel()

@@ -12,15 +12,19 @@ const credentialsMax = 512
 // roles are what requests need.
 var roles = [...]access.Roles{targetTimestamps: access.Timestamps, targetIDs: access.IDs, targetLive: access.Live, targetInterval: access.Timestamps}
 
-// guard is whom the requests of a connection come from. Each request says so by itself: one
+// speaker is whom the requests of a connection come from. Each request says so by itself: one
 // without credentials comes from nobody, whatever came before it.
-type guard struct {
+type speaker struct {
 	session *access.Session
 	// credentials is the value of Authorization for which session speaks; empty: none.
 	credentials []byte
 	version     access.Version // of the list of users that they were checked with
-	checking    bool
-	refused     bool // the credentials at the front were checked, and are wrong
+}
+
+// guard is the check of the credentials at the front.
+type guard struct {
+	checking bool
+	refused  bool // they were checked, and are wrong
 }
 
 // admit reads who the request at the front of b comes from, and reports whether the fast path
@@ -39,8 +43,7 @@ func (h *handler) admit(b []byte) verdict {
 		return cold
 	case h.speaksFor(r, b):
 	case r.credentials == (span{}):
-		h.session.Reset()
-		h.credentials = h.credentials[:0]
+		h.reset()
 	default:
 		if v := h.check(r.credentials.of(b)); v != hot {
 			return v
@@ -65,13 +68,19 @@ func (r *request) made() uint64 {
 
 // admitted reports whether r, which b begins with, comes from the one whom the session speaks
 // for, who may ask for it. Others wait for their turn at the front.
-func (h *handler) admitted(r *request, b []byte) bool {
-	return h.speaksFor(r, b) && h.session.May(roles[r.target])
+func (s *speaker) admitted(r *request, b []byte) bool {
+	return s.speaksFor(r, b) && s.session.May(roles[r.target])
+}
+
+// reset makes the session speak for nobody.
+func (s *speaker) reset() {
+	s.session.Reset()
+	s.credentials = s.credentials[:0]
 }
 
 // speaksFor reports whether the session speaks for the one from whom r comes.
-func (h *handler) speaksFor(r *request, b []byte) bool {
-	return r.credentials.of(b) == string(h.credentials) && (len(h.credentials) == 0 || h.version == h.session.Version())
+func (s *speaker) speaksFor(r *request, b []byte) bool {
+	return r.credentials.of(b) == string(s.credentials) && (len(s.credentials) == 0 || s.version == s.session.Version())
 }
 
 // check has credentials checked, unless that was done lately.

@@ -13,19 +13,25 @@ const lastBytesMax = 256
 
 // handler is one connection, and everything that an idle one holds.
 type handler struct {
-	front   *Front
-	conn    *loop.Conn
+	reader
+	guard
 	index   int           // in front.conns
 	pending *pendingBatch // submitted, not answered; nil: none
 	more    bool          // beyond what is pending, something has been read
 	closed  bool          // there will be no more answers
+}
+
+// reader reads the requests of one connection, and knows whom it speaks for.
+type reader struct {
+	front *Front
+	conn  *loop.Conn
 
 	// A client sends the same request again and again. known is the request in last: input
 	// that begins with the same bytes is the same request, since it ends within them.
 	last  []byte
 	known request
 
-	guard
+	speaker
 }
 
 // Data answers the hot requests that b begins with, all that fit in one batch, or
@@ -99,39 +105,49 @@ func (h *handler) collect(b []byte) (used int, next verdict) {
 }
 
 // read parses the request at the front of b. The result is valid until the next call.
-func (h *handler) read(b []byte) (*request, verdict) {
-	if len(h.last) > 0 && bytes.HasPrefix(b, h.last) {
-		return &h.known, hot
+func (d *reader) read(b []byte) (*request, verdict) {
+	if len(d.last) > 0 && bytes.HasPrefix(b, d.last) {
+		return &d.known, hot
 	}
-	r := &h.front.group.parsed
+	r := &d.front.group.parsed
 	v := parse(b, r)
 	if v == hot {
-		h.remember(b, r)
+		d.remember(b, r)
 	}
 	return r, v
 }
 
-func (h *handler) remember(b []byte, r *request) {
+func (d *reader) remember(b []byte, r *request) {
 	if r.size <= lastBytesMax {
-		h.last, h.known = append(h.last[:0], b[:r.size]...), *r
+		d.last, d.known = append(d.last[:0], b[:r.size]...), *r
 	}
 }
 
 // submit hands the group to the backend, and reports whether it has been answered.
 func (h *handler) submit() bool {
-	f := h.front
+	h.pending = h.prepare(h)
+	h.hand(h.pending)
+	return h.pending == nil
+}
+
+// prepare returns the group as a batch of o.
+func (d *reader) prepare(o owner) *pendingBatch {
+	f := d.front
 	p := f.spare.take(f, f.group.len())
 	p.fill(&f.group)
-	p.batch.Raise = p.batch.Floor != (isotone.Timestamp{}) && h.session.May(access.Floors)
-	p.owner, p.began = h, h.conn.Now()
-	h.pending = p
-	if err := h.session.Take(uint64(f.group.len()), f.group.sum()); err != nil {
+	p.batch.Raise = p.batch.Floor != (isotone.Timestamp{}) && d.session.May(access.Floors)
+	p.owner, p.began = o, d.conn.Now()
+	return p
+}
+
+// hand hands p, just prepared, to the backend, or answers it if the quota is used up.
+func (d *reader) hand(p *pendingBatch) {
+	if err := d.session.Take(uint64(d.front.group.len()), d.front.group.sum()); err != nil {
 		p.batch.Err = err
 		p.batch.Done(&p.batch)
-	} else {
-		f.cfg.Backend.Submit(&p.batch)
+		return
 	}
-	return h.pending == nil
+	d.front.cfg.Backend.Submit(&p.batch)
 }
 
 // answer writes the answers of p, which h submitted.
@@ -174,15 +190,22 @@ func (h *handler) detach(b []byte) {
 // Closed abandons the submitted batch.
 func (h *handler) Closed(*loop.Conn, error) {
 	if h.pending != nil {
-		h.pending.owner = nil
-		for i := range h.pending.measured {
-			h.front.meter.finish(h.front.answersFor(h.conn).protocol, 0, string(isotone.CodeDeadlineExceeded), &h.pending.measured[i])
-		}
-		for i := range h.pending.traced {
-			h.front.tracer.finish(h.front.answersFor(h.conn).protocol, 0, string(isotone.CodeDeadlineExceeded), &h.pending.traced[i])
-		}
-		h.front.observe(h.conn, string(isotone.CodeDeadlineExceeded), len(h.pending.asks), h.conn.Now()-h.pending.began)
+		h.abandon(h.pending)
 		h.pending = nil
 	}
 	h.front.remove(h)
+}
+
+// abandon says that nobody will read the answers of p.
+func (d *reader) abandon(p *pendingBatch) {
+	f, code := d.front, string(isotone.CodeDeadlineExceeded)
+	protocol := f.answersFor(d.conn).protocol
+	p.owner = nil
+	for i := range p.measured {
+		f.meter.finish(protocol, 0, code, &p.measured[i])
+	}
+	for i := range p.traced {
+		f.tracer.finish(protocol, 0, code, &p.traced[i])
+	}
+	f.observe(d.conn, code, len(p.asks), d.conn.Now()-p.began)
 }

@@ -82,8 +82,11 @@ type Config struct {
 	// Detached takes a connection that sent something else; everything unanswered can
 	// be read from it again. It must not block, and owns the connection.
 	Detached func(net.Conn)
+	// Protocol and ProtocolSecure are the names for Observe, without and with TLS. Defaults "http1"
+	// and "https1".
+	Protocol, ProtocolSecure string
 	// Observe, if not nil, is called once for every answered batch, with the number of
-	// requests in it. The protocol is "http1", or "https1" under TLS; the code is "ok" or an
+	// requests in it. The protocol is one of the names above; the code is "ok" or an
 	// isotone.Code. Wall is measured on the loop's clock, from the turn that read the
 	// requests to the turn that answered.
 	Observe func(protocol, code string, requests int, wall time.Duration)
@@ -140,6 +143,7 @@ type Front struct {
 	spare   spare
 	answers answers
 	secure  answers // under TLS
+	scratch []byte  // an answer to a stream
 	meter   *meter  // nil without Config.Stats
 	tracer  *tracer // nil without Config.Trace
 }
@@ -155,10 +159,13 @@ func New(cfg Config) *Front {
 	if cfg.Clock == nil {
 		cfg.Clock = front.NoClock{}
 	}
+	if cfg.Protocol == "" {
+		cfg.Protocol, cfg.ProtocolSecure = protocol, protocolSecure
+	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	f := &Front{cfg: cfg, stamper: front.NewStamper(cfg.Clock),
-		answers: answers{wall: time.Now, scheme: "http", protocol: protocol},
-		secure:  answers{wall: time.Now, scheme: "https", protocol: protocolSecure},
+		answers: answers{wall: time.Now, scheme: "http", protocol: cfg.Protocol},
+		secure:  answers{wall: time.Now, scheme: "https", protocol: cfg.ProtocolSecure},
 	}
 	if cfg.Stats != nil {
 		f.meter = &meter{recorder: cfg.Stats, loop: cfg.Loop, ids: requestid.NewMaker()}
@@ -178,10 +185,14 @@ func (f *Front) Open(c *loop.Conn) loop.Handler {
 	if f.stopped {
 		return nil
 	}
-	h := &handler{front: f, conn: c, index: len(f.conns), guard: guard{session: access.Of(c.Tag())}}
+	h := &handler{reader: f.reader(c), index: len(f.conns)}
 	f.conns = append(f.conns, h)
 	f.open.Store(int64(len(f.conns)))
 	return h
+}
+
+func (f *Front) reader(c *loop.Conn) reader {
+	return reader{front: f, conn: c, speaker: speaker{session: access.Of(c.Tag())}}
 }
 
 // Stop closes idle connections at once, and each of the others when its batch has been

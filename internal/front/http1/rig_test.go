@@ -21,6 +21,7 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/gate"
 	"github.com/isotone/isotone/internal/front/http1"
+	"github.com/isotone/isotone/internal/front/http2"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/secure"
@@ -168,6 +169,7 @@ type site struct {
 
 	// With a loop in front of the web server:
 	front    *http1.Front
+	http2    *http2.Front
 	gate     *gate.Gate
 	detached atomic.Int64
 	observed chan string
@@ -286,13 +288,13 @@ func startFront(t testing.TB, configure ...func(*config)) *site {
 		Loop: l, Rest: rest,
 		Refuse:    func(nc net.Conn) { s.web.Refuse(nc) },
 		HTTP1:     func(c *loop.Conn) loop.Handler { return s.front.Open(c) },
+		HTTP2:     func(c *loop.Conn) loop.Handler { return s.http2.Open(c) },
 		Elsewhere: func() int { return s.web.Connections() },
 	}
 	cfg.web = []func(*web.Config){func(c *web.Config) { c.Elsewhere = func() int { return s.gate.Connections() } }}
 	cfg.secure = secure.Config{
-		Loop:     l,
-		Open:     func(c *loop.Conn) loop.Handler { return s.gate.Inside(c) },
-		Detached: func(nc net.Conn) { s.gate.Rest(nc) }, DetachProtocol: "h2",
+		Loop: l,
+		Open: func(c *loop.Conn, negotiated string) loop.Handler { return s.gate.Inside(c, negotiated) },
 	}
 	for _, change := range configure {
 		change(&cfg)
@@ -303,6 +305,7 @@ func startFront(t testing.TB, configure ...func(*config)) *site {
 	}
 	s.front, s.gate = http1.New(cfg.front), gate.New(cfg.gate)
 	s.serveWeb(t, cfg.web)
+	s.http2 = http2.New(http2.Config{Loop: l, Hot: cfg.front, Handler: s.web.Handler()})
 	ln := listen(t)
 	s.addr = ln.Addr().String()
 	if err := l.Listen(ln, cfg.limits, s.gate.Open); err != nil {
@@ -336,6 +339,7 @@ func (s *site) run(t testing.TB) {
 			if s.secure != nil {
 				s.secure.Wait()
 			}
+			s.http2.Wait()
 			s.set(func() { s.held = false })
 			s.turn() // what is still out is answered to nobody
 			return

@@ -307,8 +307,6 @@ var coldRequests = map[string]string{
 	"blank lines":              strings.Repeat("\r\n", 100),
 	"garbage":                  garbage(5000),
 	"endless method":           strings.Repeat("G", 64<<10),
-	"half an h2 preface":       "PRI * HTTP/2.0\r\n\r\nSM",
-	"h2 preface, then garbage": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + strings.Repeat("\xff", 100),
 	"TLS without TLS":          "\x16\x03\x01\x00\x05hello",
 	"array":                    "*1\r\n$4\r\nPING\r\n",
 	"star":                     "*",
@@ -339,7 +337,7 @@ func garbage(n int) string {
 
 // slow are those in coldRequests that only a timeout ends, heavy those with large answers.
 var (
-	slow  = []string{"h2 preface, then garbage", "length longer"}
+	slow  = []string{"length longer"}
 	heavy = []string{"n is 65536", "json of 1000", "hot, then a large answer"}
 )
 

@@ -237,7 +237,11 @@ func TestLimit_HTTP2StreamsAreBounded(t *testing.T) {
 	const streamsMax = 4
 	s := start(t, func(c *web.Config) { c.Limits.StreamsMax = streamsMax })
 	s.backend.hold()
-	c := dial(t, s)
+	c, err := net.Dial("tcp", s.h2[0].addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(patience))
 	_, _ = io.WriteString(c, http2.ClientPreface)
 	framer := http2.NewFramer(c, c)

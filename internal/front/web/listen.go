@@ -11,7 +11,7 @@ import (
 )
 
 // tlsHandshakeByte begins every TLS connection: the record type "handshake"
-// (RFC 8446 §5.1). No HTTP request and no HTTP/2 preface begins with it.
+// (RFC 8446 §5.1). No HTTP request begins with it.
 const tlsHandshakeByte = 0x16
 
 // refusalsMax bounds the connections that are being refused with an answer. Those
@@ -45,14 +45,6 @@ const later = "HTTP/1.1 429 Too Many Requests\r\n" +
 	"Connection: close\r\n" +
 	"\r\n" +
 	`{"error":{"code":"quota_exceeded","message":"too many requests from this address were refused"}}`
-
-// goAway is the same in HTTP/2: an empty SETTINGS, and GOAWAY with the last stream 0 and
-// ENHANCE_YOUR_CALM (RFC 9113 §6.8, §7). A client may repeat all requests elsewhere, or later.
-const goAway = "\x00\x00\x00\x04\x00\x00\x00\x00\x00" +
-	"\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x0b"
-
-// http2Begin begins HTTP/2 without TLS, and no request of HTTP/1.
-const http2Begin = "PRI "
 
 // enter counts one more connection, and reports whether the limit allows it.
 func (s *Server) enter() bool {
@@ -94,7 +86,7 @@ func (s *Server) Refuse(c net.Conn) {
 type secured interface {
 	net.Conn
 	// WrapNetConn replaces the connection that carries the records by what wrap returns,
-	// and returns the connection to serve: a *tls.Conn if it has negotiated HTTP/2.
+	// and returns the connection to serve.
 	WrapNetConn(wrap func(net.Conn) net.Conn) net.Conn
 }
 
@@ -121,10 +113,7 @@ func (s *Server) Take(c net.Conn) {
 				_ = c.Close()
 				return
 			}
-			if _, ok := served.(*tls.Conn); !ok {
-				served = &session{Conn: served}
-			}
-			s.ready.Put(served)
+			s.ready.Put(&session{Conn: served})
 		})
 		return
 	}
@@ -159,23 +148,16 @@ func (s *Server) dismiss(c net.Conn) {
 	}
 }
 
-// tellLater answers by what c begins with.
+// tellLater answers once c has begun a request.
 func (s *Server) tellLater(c *conn) {
 	defer func() { <-s.refusals }()
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(refusalTime))
-	answer := goAway
-	if t, ok := c.Conn.(interface{ ConnectionState() tls.ConnectionState }); !ok || t.ConnectionState().NegotiatedProtocol != "h2" {
-		var begin [len(http2Begin)]byte
-		n, err := io.ReadFull(c.Conn, begin[:])
-		if n == 0 || err != nil && err != io.ErrUnexpectedEOF || begin[0] == tlsHandshakeByte {
-			return
-		}
-		if string(begin[:n]) != http2Begin {
-			answer = later
-		}
+	var begin [1]byte
+	if n, err := io.ReadFull(c.Conn, begin[:]); n == 0 || err != nil || begin[0] == tlsHandshakeByte {
+		return
 	}
-	if _, err := io.WriteString(c, answer); err != nil {
+	if _, err := io.WriteString(c, later); err != nil {
 		return
 	}
 	if c.CloseWrite() == nil {
@@ -269,10 +251,6 @@ func (s *Server) shakeHands(c *conn) {
 		return
 	}
 	_ = c.SetDeadline(time.Time{})
-	if out.ConnectionState().NegotiatedProtocol == "h2" {
-		s.ready.Put(out) // net/http looks for a *tls.Conn
-		return
-	}
 	s.ready.Put(&session{Conn: out})
 }
 

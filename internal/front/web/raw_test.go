@@ -99,8 +99,6 @@ var badRequests = map[string]string{
 	"lines without CR":         "GET /timestamp HTTP/1.1\nHost: x\n\n",
 	"CR within a line":         "GET /timestamp HTTP/1.1\r\nHost: x\r\nX: a\rY: b\r\n\r\n",
 	"header cut short":         "GET /timestamp HTTP/1.1\r\nHost: x\r\n",
-	"half an h2 preface":       "PRI * HTTP/2.0\r\n\r\nSM",
-	"h2 preface, then garbage": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + strings.Repeat("\xff", 100),
 }
 
 // garbage returns n bytes, the same ones every time, that begin no protocol.

@@ -2,7 +2,6 @@ package web_test
 
 import (
 	"context"
-	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -11,8 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"golang.org/x/net/http2"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
@@ -61,7 +58,7 @@ func refuseMost(t *testing.T, s *site) *flooder {
 }
 
 func (f *flooder) ask(s *site) (status int, err error) {
-	a, err := f.Get("http://" + s.addr + "/timestamp")
+	a, err := f.Get("http://" + s.h2[0].addr + "/timestamp")
 	if err != nil {
 		return 0, err
 	}
@@ -93,9 +90,11 @@ func TestRefused_NewConnectionsAreToldToWait(t *testing.T) {
 	if a.Header.Get("Retry-After") != "8" || !a.Close {
 		t.Errorf("%v", a.Header)
 	}
-	plain := dial(t, s)
-	_, _ = io.WriteString(plain, http2.ClientPreface)
-	wantGoAway(t, plain)
+	for _, p := range []string{"h2c", "h2"} {
+		if _, err := s.client(t, p).try("GET", "/up", nil); err == nil || !strings.Contains(err.Error(), "ENHANCE_YOUR_CALM") {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
 	if _, err := s.client(t, "h3").try("GET", "/up", nil); err == nil {
 		t.Error("a QUIC connection was served")
 	}
@@ -104,42 +103,6 @@ func TestRefused_NewConnectionsAreToldToWait(t *testing.T) {
 		if a := s.client(t, p).get(t, "/up"); a.StatusCode != http.StatusOK {
 			t.Errorf("%s after a while: %d", p, a.StatusCode)
 		}
-	}
-}
-
-// TestRefused_GoAwayInsideTLS: the handshake was done elsewhere.
-func TestRefused_GoAwayInsideTLS(t *testing.T) {
-	none := access.Roles(0)
-	control, err := access.Open(access.Config{Anonymous: &none, Now: func() time.Duration { return 0 }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := new(tls.Config)
-	s := startTaking(t, func(s *site, c net.Conn) { giveSecured(server)(s, c) }, func(c *web.Config) {
-		c.Access = control
-		server = c.TLS.Clone()
-		server.NextProtos = []string{"h2"}
-	})
-	for session := control.Request(dial(t, s).LocalAddr().(*net.TCPAddr).AddrPort().Addr(), nil, false); !session.Refused(); {
-	}
-	c := tls.Client(dial(t, s), &tls.Config{RootCAs: s.roots, ServerName: "localhost", NextProtos: []string{"h2"}})
-	wantGoAway(t, c)
-}
-
-// wantGoAway reads SETTINGS and GOAWAY with ENHANCE_YOUR_CALM, and the end.
-func wantGoAway(t *testing.T, c net.Conn) {
-	t.Helper()
-	_ = c.SetDeadline(time.Now().Add(patience))
-	framer := http2.NewFramer(io.Discard, c)
-	if f, err := framer.ReadFrame(); err != nil || f.Header().Type != http2.FrameSettings {
-		t.Fatalf("%v, %v", f, err)
-	}
-	f, err := framer.ReadFrame()
-	if g, ok := f.(*http2.GoAwayFrame); err != nil || !ok || g.ErrCode != http2.ErrCodeEnhanceYourCalm || g.LastStreamID != 0 {
-		t.Fatalf("%v, %v", f, err)
-	}
-	if _, err := framer.ReadFrame(); err == nil {
-		t.Error("the connection stays open")
 	}
 }
 

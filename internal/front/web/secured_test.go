@@ -50,11 +50,9 @@ func giveSecured(server *tls.Config) func(s *site, c net.Conn) {
 			_ = c.Close()
 			return
 		}
-		if t.ConnectionState().NegotiatedProtocol != "h2" {
-			b := make([]byte, 5)
-			n, _ := t.Conn.Read(b)
-			t.unread = string(b[:n])
-		}
+		b := make([]byte, 5)
+		n, _ := t.Conn.Read(b)
+		t.unread = string(b[:n])
 		_ = c.SetDeadline(time.Time{})
 		s.Take(t)
 	}
@@ -64,33 +62,30 @@ func TestTake_ServesWhatHasShakenHands(t *testing.T) {
 	var server *tls.Config
 	s := startTaking(t, func(s *site, c net.Conn) { giveSecured(server)(s, c) }, func(c *web.Config) {
 		server = c.TLS.Clone()
-		server.NextProtos = []string{"h2", "http/1.1"}
+		server.NextProtos = []string{"http/1.1"}
 	})
-	for _, major := range []int{1, 2} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots}, Protocols: new(http.Protocols)}
-		transport.Protocols.SetHTTP1(major == 1)
-		transport.Protocols.SetHTTP2(major == 2)
-		client := &http.Client{Transport: transport, Timeout: patience}
-		for range 3 {
-			response, err := client.Get("https://" + s.addr + "/timestamp")
-			if err != nil {
-				t.Fatal(err)
-			}
-			body, err := io.ReadAll(response.Body)
-			_ = response.Body.Close()
-			if response.StatusCode != 200 || len(body) != 16 || err != nil || response.ProtoMajor != major {
-				t.Errorf("HTTP/%d: %d %q, %v", response.ProtoMajor, response.StatusCode, body, err)
-			}
-			if !strings.HasPrefix(response.Header.Get("Alt-Svc"), "h3=") {
-				t.Errorf("HTTP/%d: Alt-Svc is %q; the handler does not know of TLS", major, response.Header.Get("Alt-Svc"))
-			}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots}, Protocols: new(http.Protocols)}
+	transport.Protocols.SetHTTP1(true)
+	client := &http.Client{Transport: transport, Timeout: patience}
+	for range 3 {
+		response, err := client.Get("https://" + s.addr + "/timestamp")
+		if err != nil {
+			t.Fatal(err)
 		}
-		if n := s.Connections(); n != 1 {
-			t.Errorf("HTTP/%d: %d connections", major, n)
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != 200 || len(body) != 16 || err != nil {
+			t.Errorf("%d %q, %v", response.StatusCode, body, err)
 		}
-		transport.CloseIdleConnections()
-		await.Until(t, "it is not counted any more", func() bool { return s.Connections() == 0 })
+		if !strings.HasPrefix(response.Header.Get("Alt-Svc"), "h3=") {
+			t.Errorf("Alt-Svc is %q; the handler does not know of TLS", response.Header.Get("Alt-Svc"))
+		}
 	}
+	if n := s.Connections(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+	transport.CloseIdleConnections()
+	await.Until(t, "it is not counted any more", func() bool { return s.Connections() == 0 })
 }
 
 // TestTake_CutsWhoDoesNotRead, with TLS as without.

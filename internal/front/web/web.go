@@ -1,5 +1,5 @@
-// Package web is the HTTP front on the standard servers: HTTP/1.1 and h2c in
-// the clear, HTTP/1.1 and HTTP/2 under TLS on the same TCP port, HTTP/3 on UDP.
+// Package web is the HTTP front on the standard servers: HTTP/1.1 with and without TLS, HTTP/3 on UDP. Its
+// [Server.Handler] answers the requests of HTTP/2, too, which internal/front/http2 reads.
 //
 // It owns those servers and the limits in [Limits]; how queries, answers and
 // faults are spelled is defined in internal/front/httpapi. It knows nothing of Raft or of
@@ -211,7 +211,7 @@ func New(cfg Config) *Server {
 	}
 	if cfg.TLS != nil {
 		s.tls = cfg.TLS.Clone()
-		s.tls.NextProtos = []string{"h2", "http/1.1"}
+		s.tls.NextProtos = []string{"http/1.1"}
 		s.h3 = newHTTP3Server(cfg, root)
 	}
 	s.http = newHTTPServer(cfg, root, base)
@@ -221,8 +221,6 @@ func New(cfg Config) *Server {
 func newHTTPServer(cfg Config, h http.Handler, base context.Context) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:                      h,
 		Protocols:                    protocols,
@@ -234,12 +232,6 @@ func newHTTPServer(cfg Config, h http.Handler, base context.Context) *http.Serve
 		ErrorLog:                     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		ConnContext:                  withWatch,
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams:          cfg.Limits.StreamsMax,
-			MaxReceiveBufferPerConnection: 64 << 10, // requests have no body
-			MaxReceiveBufferPerStream:     64 << 10,
-			WriteByteTimeout:              cfg.Limits.WriteTimeout,
-		},
 	}
 }
 

@@ -19,8 +19,12 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/check/parallel"
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/http2"
 	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/secure"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(parallel.Tests{M: m, N: 6}) }
@@ -125,6 +129,51 @@ type site struct {
 	addr    string
 	roots   *x509.CertPool
 	served  chan error
+	h2      []*multiplexed // without and with TLS
+}
+
+// multiplexed is HTTP/2 in a loop, in front of a server's handler.
+type multiplexed struct {
+	front *http2.Front
+	host  *loop.Host
+	addr  string
+}
+
+// startHTTP2 runs HTTP/2, within TLS unless server is nil.
+func (s *site) startHTTP2(t testing.TB, cfg *web.Config, server *tls.Config) *multiplexed {
+	m := &multiplexed{}
+	m.host, m.addr = rig.Serve(t, loop.Limits{}, func(l *loop.Loop) loop.Service {
+		m.front = http2.New(http2.Config{
+			Loop: l, Handler: s.Handler(), Refusing: cfg.Access.Refusing,
+			Limits: http2.Limits{StreamsMax: cfg.Limits.StreamsMax, HeaderBytesMax: cfg.Limits.HeaderBytesMax, WriteTimeout: cfg.Limits.WriteTimeout},
+		})
+		service := loop.Service{Open: m.front.Open, Stop: m.front.Stop, Conns: m.front.Conns}
+		if server != nil {
+			service.Open = secure.New(secure.Config{Loop: l, TLS: server, Open: func(c *loop.Conn, _ string) loop.Handler { return m.front.Open(c) }}).Accept
+		}
+		return service
+	})
+	return m
+}
+
+// Connections returns how many there are of all protocols.
+func (s *site) Connections() int {
+	n := s.Server.Connections()
+	for _, m := range s.h2 {
+		n += m.front.Conns()
+	}
+	return n
+}
+
+// Shutdown ends everything, in the order of a node.
+func (s *site) Shutdown(ctx context.Context) error {
+	for _, m := range s.h2 {
+		rig.StopServing(ctx, m.host)
+		if ctx.Err() != nil {
+			m.host.Stop()
+		}
+	}
+	return s.Server.Shutdown(ctx)
 }
 
 // start runs a server with TLS and HTTP/3 until the test ends.
@@ -155,6 +204,12 @@ func startOn(t testing.TB, udp net.PacketConn, configure ...func(*web.Config)) *
 	s.Server = web.New(cfg)
 	s.addr = udp.LocalAddr().String()
 	go func() { s.served <- s.Serve(udp) }()
+	s.h2 = []*multiplexed{s.startHTTP2(t, &cfg, nil)}
+	if cfg.TLS != nil {
+		secured := cfg.TLS.Clone()
+		secured.NextProtos = []string{"h2"}
+		s.h2 = append(s.h2, s.startHTTP2(t, &cfg, secured))
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
@@ -211,10 +266,12 @@ func (s *site) client(t testing.TB, protocol string) *client {
 	case "h2c":
 		c.scheme = "http"
 		transport.Protocols.SetUnencryptedHTTP2(true)
+		c.addr = s.h2[0].addr
 	case "https1":
 		transport.Protocols.SetHTTP1(true)
 	case "h2":
 		transport.Protocols.SetHTTP2(true)
+		c.addr = s.h2[1].addr
 	}
 	c.Transport = transport
 	t.Cleanup(transport.CloseIdleConnections)

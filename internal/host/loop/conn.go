@@ -46,6 +46,8 @@ type Conn struct {
 	eof     bool // the other side sends no more
 	stuck   bool // the other side has not taken all output
 	spoke   bool // the handler has used something
+	kept    bool // IdleTimeout does not apply
+	drains  bool // the handler waits until it is no longer choked
 }
 
 const (
@@ -158,6 +160,18 @@ func (c *Conn) EOF() bool { return c.eof }
 // side has taken enough.
 func (c *Conn) Choked() bool { return len(c.out)+len(c.plain) > c.limits.OutputMax }
 
+// KeepOpen says whether IdleTimeout leaves the connection alone, as something on it may go on for long
+// without input: the answer to a request that is a stream.
+func (c *Conn) KeepOpen(on bool) {
+	if c.kept && !on {
+		c.heard = c.loop.now
+	}
+	c.kept = on
+}
+
+// AwaitDrain has [Drainer.Drained] called once the connection, which is choked now, no longer is.
+func (c *Conn) AwaitDrain() { c.drains = true }
+
 // Close ends the connection once its output is written. The handler gets no more data; its
 // Closed is called with err. That may take a while, because the other side gets time to read
 // the output and to close first. Until then the connection counts in [Loop.Conns].
@@ -195,7 +209,7 @@ func (c *Conn) overdue(now time.Duration) error {
 	case c.paused, c.state != stateOpen:
 	case (c.in.len() > 0 || c.partial || !c.spoke) && now-c.since > c.limits.PartialTimeout:
 		return ErrPartialTimeout
-	case now-c.heard > c.limits.IdleTimeout:
+	case !c.kept && now-c.heard > c.limits.IdleTimeout:
 		return ErrIdleTimeout
 	}
 	return nil

@@ -59,6 +59,19 @@ type HalfCloser interface {
 	HalfClosed(c *Conn)
 }
 
+// Drainer is a [Handler] that writes without being asked, and waits while the connection is choked: see
+// [Conn.AwaitDrain].
+type Drainer interface {
+	// Drained is called when the connection is no longer choked.
+	Drained(c *Conn)
+}
+
+// IdleHandler is a [Handler] that says good-bye before its connection ends for [ErrIdleTimeout].
+type IdleHandler interface {
+	// Idle calls [Conn.Close], with err.
+	Idle(c *Conn, err error)
+}
+
 // Limits bounds what the connections of one listener, or one connection that was
 // attached, can hold (I7). A zero field has its default.
 type Limits struct {
@@ -370,7 +383,10 @@ func (l *Loop) sweep() {
 		}
 		l.unswept--
 		c := l.conns[l.unswept]
-		if err := c.overdue(l.now); err != nil {
+		err := c.overdue(l.now)
+		if h, ok := c.handler.(IdleHandler); ok && err == ErrIdleTimeout {
+			h.Idle(c, err)
+		} else if err != nil {
 			l.end(c, err)
 		}
 	}

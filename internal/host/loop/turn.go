@@ -72,8 +72,14 @@ func (l *Loop) readable(c *Conn) {
 	l.settle(c)
 }
 
-// feed lets the handler of c work on what has been kept.
+// feed lets the handler of c work on what has been kept, and go on writing.
 func (l *Loop) feed(c *Conn) {
+	if c.drains && c.state == stateOpen && !c.Choked() {
+		c.drains = false
+		if h, ok := c.handler.(Drainer); ok {
+			h.Drained(c)
+		}
+	}
 	if c.state == stateOpen && c.in.len() > 0 && !c.paused && !c.Choked() {
 		if used := l.deliver(c, c.in.bytes()); c.state != stateGone {
 			c.in.use(&l.pool, used)
@@ -186,6 +192,9 @@ func (l *Loop) write(c *Conn) {
 	}
 	if c.held && !c.Choked() {
 		c.held, c.since = false, l.now
+		l.call(c)
+	}
+	if c.drains && !c.Choked() {
 		l.call(c)
 	}
 	if c.stuck {

@@ -96,16 +96,10 @@ func (h *handshake) finish(err error) {
 	}
 	s := &session{tls: h.tls, socket: &h.socket}
 	unread := h.socket.enterLoop(c.Send)
-	if h.tls.ConnectionState().NegotiatedProtocol == t.cfg.DetachProtocol {
-		if nc, err := c.Detach(unread); err == nil {
-			t.cfg.Detached(s.Detach(nc, nil))
-		}
-		return
-	}
 	if chains := h.tls.ConnectionState().VerifiedChains; len(chains) > 0 && t.cfg.Verified != nil {
 		t.cfg.Verified(c, chains)
 	}
-	next := t.cfg.Open(c)
+	next := t.cfg.Open(c, h.tls.ConnectionState().NegotiatedProtocol)
 	if next == nil {
 		c.SetHandler(discard{})
 		c.Close(ErrStopped)

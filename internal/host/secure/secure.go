@@ -10,7 +10,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,13 +38,8 @@ type Config struct {
 	// Open.
 	Verified func(c *loop.Conn, chains [][]*x509.Certificate)
 	// Open returns the handler for a connection that has completed its handshake, or nil
-	// to close it. The handler reads and writes plaintext.
-	Open func(*loop.Conn) loop.Handler
-	// Detached takes a connection that has negotiated DetachProtocol, as a [*Conn] or
-	// a [*tls.Conn], before any of its data has been decrypted. It owns the connection
-	// and must not block.
-	Detached       func(net.Conn)
-	DetachProtocol string // as in ALPN: "h2"
+	// to close it, given the protocol that was negotiated (RFC 7301), or "". The handler reads and writes plaintext.
+	Open func(c *loop.Conn, negotiated string) loop.Handler
 	// Limits bounds the handshakes; the zero value means the defaults.
 	Limits Limits
 }
@@ -91,8 +85,8 @@ type Terminator struct {
 
 // New returns a terminator without connections. It panics if a required field is missing.
 func New(cfg Config) *Terminator {
-	if cfg.Loop == nil || cfg.TLS == nil || cfg.Open == nil || cfg.Detached == nil || cfg.DetachProtocol == "" {
-		panic("secure: Config.Loop, TLS, Open, Detached or DetachProtocol is missing")
+	if cfg.Loop == nil || cfg.TLS == nil || cfg.Open == nil {
+		panic("secure: Config.Loop, TLS or Open is missing")
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	n := cfg.Limits.HandshakesMax

@@ -51,6 +51,9 @@ func (s *session) Seal(plain []byte) error {
 	return err
 }
 
+// ConnectionState describes the session. The caller must not change it.
+func (s *session) ConnectionState() tls.ConnectionState { return s.tls.ConnectionState() }
+
 // End sends close_notify.
 func (s *session) End() { _ = s.tls.CloseWrite() }
 

@@ -1,0 +1,344 @@
+package http2
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/isotone/isotone/internal/front/http1"
+)
+
+// stream is a request with an exchange, or an answer that waits for a window.
+type stream struct {
+	id     uint32
+	window int64     // what may be sent on it
+	x      *exchange // nil: an answer from the loop
+	out    []byte    // of that answer
+
+	// Of the request's body:
+	received int64 // what may still be received on it
+	length   int64 // announced; -1: unknown
+	got      int64
+	ended    bool // it has no more
+
+	timer *time.Timer // ends an answer that waits for too long
+}
+
+// end ends what works on the stream.
+func (s *stream) end() {
+	if s.x != nil {
+		s.x.abandon()
+	}
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// add adds a stream.
+func (c *conn) add(s *stream) {
+	if c.streams == nil {
+		c.streams = map[uint32]*stream{}
+	}
+	s.window += c.firstSend
+	c.streams[s.id] = s
+}
+
+// remove forgets a stream. What its handler has not read does not count any more.
+func (c *conn) remove(s *stream) {
+	s.end()
+	delete(c.streams, s.id)
+	if len(c.streams) == 0 {
+		c.streams = nil // an idle connection does not keep it
+	}
+	if s.x != nil {
+		c.giveBack(s.x.unread())
+	}
+}
+
+// errRefusing ends connections from addresses that Config.Refusing names.
+var errRefusing = errors.New("http2: too many requests of this client were refused")
+
+// serve begins an exchange for the request that was decoded.
+func (c *conn) serve(id uint32, ends bool) {
+	if refusing := c.front.cfg.Refusing; refusing != nil && !c.exchanged && refusing(c.conn.Remote().Addr()) != nil {
+		c.last = id - 1 // nothing is done for this one
+		c.finish(codeCalm, errRefusing)
+		return
+	}
+	c.exchanged = true
+	r := &c.front.request
+	s := &stream{id: id, received: bodyMax, length: r.length, ended: ends}
+	x, err := newExchange(c, s, r)
+	if err != nil {
+		c.resetStream(id, codeProtocol)
+		return
+	}
+	s.x = x
+	c.add(s)
+	x.start()
+}
+
+// resetStream ends a stream that is not known, or no longer.
+func (c *conn) resetStream(id uint32, why code) {
+	c.conn.SetBuffered(appendReset(c.conn.Buffered(), id, why))
+}
+
+// cancel ends a stream.
+func (c *conn) cancel(s *stream, why code) {
+	c.resetStream(s.id, why)
+	c.remove(s)
+}
+
+// deliver sends an answer, spelled as in HTTP/1.1.
+func (c *conn) deliver(id uint32, answer []byte) {
+	if c.over {
+		return
+	}
+	head, body := http1.Cut(answer)
+	flags := byte(flagEndHeaders)
+	if len(body) == 0 {
+		flags |= flagEndStream
+	}
+	block := c.encoder.block(c.front.heads.of(head), &c.front.encoded)
+	c.conn.SetBuffered(c.appendHeaders(c.conn.Buffered(), flags, id, block))
+	c.earn()
+	s := c.streams[id]
+	switch {
+	case len(body) == 0:
+	case s == nil && len(body) <= c.room():
+		c.conn.SetBuffered(c.appendData(c.conn.Buffered(), id, body, true))
+	default:
+		c.sendLater(id, s, body)
+		return
+	}
+	if s != nil {
+		c.remove(s)
+	}
+	c.keep()
+}
+
+// sendLater has body sent when the windows are large enough. s is nil unless the client has enlarged that of the stream already.
+func (c *conn) sendLater(id uint32, s *stream, body []byte) {
+	if s == nil {
+		s = &stream{id: id, ended: true}
+		c.add(s)
+	}
+	s.out = append(s.out, body...)
+	f := c.front
+	s.timer = time.AfterFunc(f.cfg.Limits.WriteTimeout, func() {
+		f.cfg.Loop.Post(func() {
+			if c.streams[id] == s {
+				c.cancel(s, codeCancel)
+				c.keep()
+			}
+		})
+	})
+	c.pump(s)
+}
+
+// appendHeaders appends a header block.
+func (c *conn) appendHeaders(b []byte, flags byte, id uint32, block []byte) []byte {
+	kind := byte(frameHeaders)
+	for len(block) > c.frameMax {
+		b = append(appendFrame(b, kind, flags&^flagEndHeaders, id, c.frameMax), block[:c.frameMax]...)
+		block, kind, flags = block[c.frameMax:], frameContinuation, flags&flagEndHeaders
+	}
+	return append(appendFrame(b, kind, flags, id, len(block)), block...)
+}
+
+// appendData appends data for which the windows of the connection and of the stream are large enough.
+func (c *conn) appendData(b []byte, id uint32, data []byte, ends bool) []byte {
+	c.window -= int64(len(data))
+	for {
+		n := min(len(data), c.frameMax)
+		flags := byte(0)
+		if ends && n == len(data) {
+			flags = flagEndStream
+		}
+		b = append(appendFrame(b, frameData, flags, id, n), data[:n]...)
+		c.earn()
+		if data = data[n:]; len(data) == 0 {
+			return b
+		}
+	}
+}
+
+// pumpAll sends what waits for a window or for the client to read.
+func (c *conn) pumpAll() {
+	for _, s := range c.streams {
+		c.pump(s)
+	}
+}
+
+// pump sends what waits on s, as far as the windows allow, and removes s after the end of its answer.
+func (c *conn) pump(s *stream) {
+	if s.x != nil {
+		s.x.mu.Lock()
+		done := c.pumpExchange(s, s.x)
+		s.x.mu.Unlock()
+		if done {
+			c.complete(s)
+		}
+		return
+	}
+	if len(s.out) == 0 {
+		return // the answer is still to come
+	}
+	if s.out = c.send(s, s.out, true); len(s.out) == 0 {
+		c.remove(s)
+	}
+}
+
+// send sends of data what the windows allow, and returns the rest. ends says that the answer ends with data.
+func (c *conn) send(s *stream, data []byte, ends bool) (rest []byte) {
+	for len(data) > 0 {
+		n := int(max(0, min(int64(len(data)), c.window, s.window, int64(c.frameMax))))
+		if n == 0 {
+			break
+		}
+		if c.conn.Choked() {
+			c.conn.AwaitDrain()
+			break
+		}
+		s.window -= int64(n)
+		c.conn.SetBuffered(c.appendData(c.conn.Buffered(), s.id, data[:n], ends && n == len(data)))
+		data = data[n:]
+	}
+	return data
+}
+
+// complete ends a stream whose answer is sent.
+func (c *conn) complete(s *stream) {
+	if !s.ended {
+		c.resetStream(s.id, codeNone) // RFC 9113 §8.1: the rest of the request is not needed
+	}
+	c.remove(s)
+}
+
+// reset is a client that takes a request back.
+func (c *conn) reset(f *frame) {
+	switch {
+	case f.stream == 0 || f.stream > c.last:
+		c.fail(codeProtocol, "RST_STREAM of a stream that was not begun")
+		return
+	case len(f.payload) != 4:
+		c.fail(codeFrameSize, "RST_STREAM has the wrong size")
+		return
+	case !c.noise():
+		return
+	}
+	if c.hot.Forget(f.stream) && c.session.Refused() {
+		c.finish(codeCalm, errResets)
+	}
+	if s := c.streams[f.stream]; s != nil {
+		c.remove(s)
+	}
+}
+
+// data is a part of the body of a request.
+func (c *conn) data(f *frame) {
+	n := int64(len(f.payload))
+	if f.stream == 0 || f.stream > c.last || !f.unpad() {
+		c.fail(codeProtocol, "DATA have a wrong stream or padding")
+		return
+	}
+	if c.received -= n; c.received < 0 {
+		c.fail(codeFlow, "DATA beyond the window of the connection")
+		return
+	}
+	s := c.streams[f.stream]
+	if len(f.payload) == 0 && !f.has(flagEndStream) && !c.noise() {
+		return
+	}
+	switch {
+	case s == nil || s.ended:
+		c.giveBack(n)
+		c.late(s, f.stream)
+	case s.received < n:
+		c.giveBack(n)
+		c.cancel(s, codeFlow)
+	default:
+		c.giveBack(n - int64(len(f.payload))) // the padding
+		s.received -= n
+		if c.addBody(s, f.payload) && f.has(flagEndStream) {
+			c.endBody(s)
+		}
+	}
+}
+
+// late is DATA after the end of a request.
+func (c *conn) late(s *stream, id uint32) {
+	switch {
+	case s != nil:
+		c.cancel(s, codeClosed)
+	case c.ending == nil && c.noise():
+		c.hot.Forget(id)
+		c.resetStream(id, codeClosed)
+	}
+}
+
+// addBody gives a part of the body to the exchange, and reports whether the request is well formed so far.
+func (c *conn) addBody(s *stream, b []byte) bool {
+	if s.got += int64(len(b)); s.length >= 0 && s.got > s.length {
+		c.giveBack(int64(len(b)))
+		c.cancel(s, codeProtocol)
+		return false
+	}
+	s.x.body.add(b)
+	return true
+}
+
+// endBody ends the body of a request.
+func (c *conn) endBody(s *stream) {
+	if s.length >= 0 && s.got != s.length {
+		c.cancel(s, codeProtocol)
+		return
+	}
+	s.ended = true
+	s.x.body.end(nil)
+}
+
+// giveBack lets the client send n more bytes on the connection. It is told when that is worth a frame.
+func (c *conn) giveBack(n int64) {
+	if c.credit += n; c.credit < windowDefault/4 || c.over {
+		return
+	}
+	c.conn.SetBuffered(appendWindow(c.conn.Buffered(), 0, uint32(c.credit)))
+	c.received += c.credit
+	c.credit = 0
+}
+
+// giveBackStream lets the client send n more bytes of a body.
+func (c *conn) giveBackStream(s *stream, n int64) {
+	if n > 0 && !s.ended {
+		c.conn.SetBuffered(appendWindow(c.conn.Buffered(), s.id, uint32(n)))
+		s.received += n
+	}
+}
+
+// priority is ignored.
+func (c *conn) priority(f *frame) {
+	switch {
+	case f.stream == 0:
+		c.fail(codeProtocol, "PRIORITY without a stream")
+	case len(f.payload) != 5:
+		c.streamError(f.stream, codeFrameSize)
+	case binary.BigEndian.Uint32(f.payload)&windowMax == f.stream:
+		c.streamError(f.stream, codeProtocol)
+	default:
+		c.noise()
+	}
+}
+
+// streamError ends a stream for an error of the client (RFC 9113 §5.4.2).
+func (c *conn) streamError(id uint32, why code) {
+	if !c.noise() {
+		return
+	}
+	if s := c.streams[id]; s != nil {
+		c.cancel(s, why)
+		return
+	}
+	c.hot.Forget(id)
+	c.resetStream(id, why)
+}
