@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the website of the documentation into a directory, _site by default. A link to a file, a page or a
-# heading that does not exist is an error. REPOSITORY and BRANCH say where links to code lead.
+# heading that does not exist is an error. REPOSITORY and BRANCH say where links to code lead, SITE_URL where the
+# site is published: previews of links need that, and the page for missing addresses if it is no root of a host.
 #
 # MkDocs and the script of the diagrams go into SITE_CACHE (~/.cache/isotone-site), once for each version.
 # Needs Python 3.10 with venv, and git; without npm, diagrams remain text. Exit code 3: Python is missing.

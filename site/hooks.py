@@ -8,8 +8,9 @@ import logging
 import os
 import re
 import subprocess
+import textwrap
 import xml.etree.ElementTree as etree
-from html import escape
+from html import escape, unescape
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -44,8 +45,10 @@ def tracked():
 def address(name):
     """The file of the site that a Markdown file becomes."""
     path = PurePosixPath(name)
-    if name == "README.md":
+    if name == "site/home.md":
         return "index.html"
+    if name == "README.md":
+        return "overview/index.html"
     if path.parts[0] == "docs":
         path = path.relative_to("docs")
     if path.name == "README.md":
@@ -60,7 +63,7 @@ def on_config(config):
             if title == "Project":
                 pages.append({"Decisions": ["docs/decisions/" + name for name in decisions]})
     config.markdown_extensions.append(RepositoryLinks(config))
-    config.mdx_configs.setdefault("toc", {}).update(slugify=slug, permalink=True, toc_depth=3)
+    config.mdx_configs.setdefault("toc", {}).update(slugify=slug, permalink=True, toc_depth=3, title="On this page")
     toc.unique = unique
     return config
 
@@ -140,12 +143,24 @@ class Rewriter(Treeprocessor):
         target = ROOT / path
         if path.startswith("..") or not target.exists():
             return href  # MkDocs reports it
-        extra = self.owner.settings.extra
+        settings = self.owner.settings
         kind = "tree" if target.is_dir() else "blob"
-        return f"{extra['repository']}/{kind}/{extra['branch']}/{path}"
+        return f"{settings.repo_url}/{kind}/{settings.extra['branch']}/{path}"
 
 
 def on_page_content(html, page, config, files):
+    describe(page, html)
+    return with_diagrams(html, page)
+
+
+def describe(page, html):
+    """The description of a page, for search engines and previews, is its first paragraph."""
+    texts = (unescape(re.sub(r"<[^>]+>", "", p)) for p in re.findall(r"<p>(.*?)</p>", html, re.DOTALL))
+    first = next(filter(str.strip, texts), "")
+    page.meta.setdefault("description", escape(textwrap.shorten(first, 200, placeholder=" …")))
+
+
+def with_diagrams(html, page):
     """Diagrams need a script, which is large: only their pages load it."""
     if '<pre class="mermaid">' not in html:
         return html

@@ -26,7 +26,7 @@ const (
 const marksMax = 8
 
 // colours are those of the kinds.
-var colours = [kinds]string{fromOracle: "orange", fromClock: "blue"}
+var colours = [kinds]string{fromOracle: "orange", fromClock: "teal"}
 
 // picture returns the latencies as SVG: for each region the distribution of both kinds.
 func picture(s settings, r results) string {

@@ -36,7 +36,7 @@ func (r *FailoverReport) Picture() string {
 func drawTimes(p *svg.Picture, s *FailoverTimes, y float64) {
 	p.Text("", "end", pictureAxis.Left-12, y+4, s.Title)
 	for i, took := range s.Times {
-		fmt.Fprintf(p, `<circle class="blue" cx="%.1f" cy="%.1f" r="2.5" fill-opacity="0.35"/>`+"\n", pictureAxis.At(took), y-6+float64(i%5)*3)
+		fmt.Fprintf(p, `<circle class="teal" cx="%.1f" cy="%.1f" r="2.5" fill-opacity="0.35"/>`+"\n", pictureAxis.At(took), y-6+float64(i%5)*3)
 	}
 	bar := func(class string, at float64) {
 		if at > 0 {

@@ -135,6 +135,41 @@ func (tab *Tab) Text(selector string) string {
 	return text
 }
 
+// contrastOf is a function of the page: the texts outside of elements that match its argument, and those whose
+// contrast with their background is below that of WCAG AA.
+// Nothing is in transition from the colours of another scheme.
+const contrastOf = `((except) => {
+	const still = new CSSStyleSheet()
+	still.replaceSync("* { transition: none !important }")
+	document.adoptedStyleSheets.push(still)
+	const parse = (c) => c.match(/[\d.]+/g).map(Number)
+	const light = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0)
+	const behind = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c } return [255, 255, 255] }
+	const poor = []
+	let seen = 0
+	for (const e of document.querySelectorAll("body *")) {
+		if (![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) || e.closest(except) || e.getClientRects().length === 0) continue
+		seen++
+		const style = getComputedStyle(e), text = parse(e.ownerSVGElement ? style.fill : style.color)
+		const [a, b] = [light(text), light(behind(e))].sort((x, y) => y - x)
+		const large = parseFloat(style.fontSize) >= 24
+		if ((a + 0.05) / (b + 0.05) < (large ? 3 : 4.5)) poor.push(e.tagName + "." + e.getAttribute("class") + " " + e.textContent.slice(0, 30) + " " + ((a + 0.05) / (b + 0.05)).toFixed(2))
+	}
+	return {seen, poor}
+})`
+
+// Contrast returns how many texts the page shows outside of elements that match except, a selector, and those
+// whose contrast with their background is below that of WCAG AA.
+func (tab *Tab) Contrast(except string) (seen int, poor []string) {
+	tab.t.Helper()
+	var result struct {
+		Seen int
+		Poor []string
+	}
+	tab.Eval(fmt.Sprintf("%s(%q)", contrastOf, except), &result)
+	return result.Seen, result.Poor
+}
+
 // evalEvery is how long Until waits between two evaluations.
 const evalEvery = 10 * time.Millisecond
 

@@ -48,7 +48,7 @@ const pictureRules = `.bold { font-weight: 600 }
 `
 
 // leaderColours are those of the nodes, and that of none first.
-var leaderColours = [Nodes + 1]string{"muted", "blue", "green", "purple"}
+var leaderColours = [Nodes + 1]string{"muted", "teal", "purple", "orange"}
 
 // picture is an SVG that is being drawn.
 type picture struct {

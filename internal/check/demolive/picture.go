@@ -20,13 +20,13 @@ const (
 )
 
 // colours are those of phases, without TLS and with it.
-var colours = map[bool]string{false: "blue", true: "purple"}
+var colours = map[bool]string{false: "teal", true: "purple"}
 
 // Picture returns the run as SVG: events in each second, and the processor time for 1,000 events in each phase.
 func (r *Result) Picture() string {
 	p := new(svg.Picture)
 	title := fmt.Sprintf("%s readers of a document that changes each second", bench.Group(r.Settings.Connections))
-	p.Title(title, "Events that all readers together get in a second; blue: plain, purple: TLS. In the seconds without, readers connect.")
+	p.Title(title, "Events that all readers together get in a second; teal: plain, purple: TLS. In the seconds without, readers connect.")
 	r.chart(p)
 	r.costs(p)
 	p.Text("small", "start", 24, pictureHeight-14, r.verdict())

@@ -48,7 +48,7 @@ func drawPhases(p *svg.Picture, r modelResult, axis svg.Axis, y float64) {
 	p.Text("", "end", barLeft-10, y+2*phaseHeight, r.Name)
 	for j, phase := range []phaseResult{r.Healthy, r.Dead, r.Back} {
 		end := axis.At(phase.Rate)
-		p.Rect("blue", barLeft, y, end-barLeft, phaseHeight, fmt.Sprintf(`rx="2" opacity="%.1f"`, []float64{1, 0.5, 0.8}[j]))
+		p.Rect("teal", barLeft, y, end-barLeft, phaseHeight, fmt.Sprintf(`rx="2" opacity="%.1f"`, []float64{1, 0.5, 0.8}[j]))
 		text := figure(phase.Rate) + []string{"", fmt.Sprintf(" one dead, %d errors", phase.Errors), " back"}[j]
 		if end > barRight-120 { // no room beside the bar
 			room := float64(8 * len(text))

@@ -31,7 +31,7 @@ func picture(s settings, results []result) string {
 	for i, r := range results {
 		y, end := float64(barTop+i*barStep), scale.axis(barLeft, barRight).At(r.Rate)
 		p.Text("", "end", barLeft-10, y+16, r.Name)
-		p.Rect("blue", barLeft, y, end-barLeft, barHeight, `rx="2"`)
+		p.Rect("teal", barLeft, y, end-barLeft, barHeight, `rx="2"`)
 		p.Text("", "start", end+8, y+16, figure(r.Rate))
 		drawMap(p, r, float64(margin+i%mapsPerRow*mapStep), axisAt+mapsGap+float64(i/mapsPerRow*(mapSize+34)))
 	}
@@ -70,7 +70,7 @@ func drawMap(p *svg.Picture, r result, x, y float64) {
 			}
 			cell("faint", "")
 			if n > 0 {
-				cell("blue", fmt.Sprintf(`opacity="%.2f"`, 0.1+0.9*float64(n)/float64(most)))
+				cell("teal", fmt.Sprintf(`opacity="%.2f"`, 0.1+0.9*float64(n)/float64(most)))
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func (r *ScaleResult) Picture() string {
 		for _, m := range a.Runs {
 			end := axis.At(m.Rate)
 			p.Text("", "end", actLeft-10, y+13, m.Name)
-			p.Rect("blue", actLeft, y, end-actLeft, actBar, `rx="2"`)
+			p.Rect("teal", actLeft, y, end-actLeft, actBar, `rx="2"`)
 			p.Text("small", "start", end+8, y+13, m.figures())
 			y += actStep
 			parts = append(parts, fmt.Sprintf("act %d, %s: %s", a.Number, m.Name, figure(m.Rate)))

@@ -19,6 +19,8 @@ import (
 const (
 	phoneWidth, phoneHeight = 375, 720
 	deskWidth, deskHeight   = 1280, 800
+	// tallWidth and tallHeight are those of a phone of today.
+	tallWidth, tallHeight = 390, 844
 	// pagesMin is how many pages there are at least: a site that lacks most of them was built wrongly.
 	pagesMin = 60
 	// pageTimeout bounds what a page does after it is loaded.
@@ -53,6 +55,7 @@ func serveSite(t *testing.T) (string, []string) {
 		}
 		return err
 	})
+	pages = append(pages, "/404.html")
 	if err != nil || len(pages) < pagesMin {
 		t.Fatalf("%s has %d pages, want %d at least: %v", dir, len(pages), pagesMin, err)
 	}
@@ -83,12 +86,18 @@ const faultsOf = `(async (width) => {
 	return faults
 })`
 
+// unread are elements whose text nobody sees: scripts, what is closed, and marks of links that are shown on hover.
+const unread = "script, noscript, [hidden], .headerlink, .md-skip, .md-search, .md-dialog, .md-header__topic"
+
 // look opens a page and returns what is wrong with it.
 func look(tab *chromium.Tab, url string, width, height int, scheme string) []string {
 	tab.Open(url, width, height, scheme)
 	tab.Until(pageTimeout, "!document.querySelector('pre.mermaid')")
 	var faults []string
 	tab.Eval(fmt.Sprintf("%s(%d)", faultsOf, width), &faults)
+	if seen, poor := tab.Contrast(unread); len(poor) > 0 || seen == 0 {
+		faults = append(faults, fmt.Sprintf("of %d texts have too little contrast: %q", seen, poor))
+	}
 	return faults
 }
 
@@ -102,6 +111,10 @@ func TestSite_EveryPageFitsAPhoneInTheDark(t *testing.T) {
 		t.Run("page-"+name, func(t *testing.T) {
 			for _, fault := range look(tab, url+page, phoneWidth, phoneHeight, "dark") {
 				t.Error(fault)
+			}
+			tab.Prefer("prefers-color-scheme", "light")
+			if _, poor := tab.Contrast(unread); len(poor) > 0 {
+				t.Errorf("in the light: too little contrast: %q", poor)
 			}
 			faults, noise := tab.Console()
 			shown := append(faults, noise...)
@@ -127,11 +140,12 @@ func TestLook_NoticesWhatIsWrong(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprint(w, `<meta name=viewport content="width=device-width"><body style="background: rgb(255, 255, 255)"><article>`+
-			`<p style="width: 500px">wide</p><img src=none.png></article>`)
+			`<p style="width: 500px; color: #888">wide</p><img src=none.png></article>`)
 	}))
 	defer server.Close()
 	got := strings.Join(look(browser.Tab(t), server.URL+"/", phoneWidth, phoneHeight, "dark"), "\n")
-	for _, want := range []string{"scrolls sideways: 508 px; <p style", "the scheme is not that of the system", "no picture: ", "no heading"} {
+	for _, want := range []string{"scrolls sideways: 508 px; <p style", "the scheme is not that of the system", "no picture: ", "no heading",
+		`of 1 texts have too little contrast: ["P.null wide 3.54"]`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in:\n%s", want, got)
 		}
@@ -142,7 +156,7 @@ func TestLook_NoticesWhatIsWrong(t *testing.T) {
 func TestSite_SearchFinds(t *testing.T) {
 	url, _ := serveSite(t)
 	tab := browser.Tab(t)
-	for word, want := range map[string]string{"ceiling": "/", "commit wait": "/intervals/", "isotone drain": "/operations/"} {
+	for word, want := range map[string]string{"ceiling": "/concepts/", "commit wait": "/intervals/", "isotone drain": "/operations/"} {
 		if faults := look(tab, url+"/", deskWidth, deskHeight, "light"); len(faults) > 0 {
 			t.Error(faults)
 		}

@@ -36,20 +36,20 @@ type series struct {
 var plots = []plot{
 	{
 		name: "plot-http", title: "HTTP requests per second, by connections", file: "docs/performance.md", header: "| HTTP/1.1 (`wrk -t1`) |", group: "connections",
-		series: []series{{"nginx, a static file", "req/s", "nginx", "gray"}, {"timestamps, quorum mode", "req/s", "quorum", "blue"}, {"timestamps, lease mode", "req/s", "lease", "purple"}},
+		series: []series{{"nginx, a static file", "req/s", "nginx", "gray"}, {"timestamps, quorum mode", "req/s", "quorum", "teal"}, {"timestamps, lease mode", "req/s", "lease", "purple"}},
 	},
 	{
 		name: "plot-failover", title: "Time without an answer when the leader ends", unit: " ms", file: "docs/failover.md", header: "| leader | load | events | p50, ms |", log: true,
-		series: []series{{"median", "p50, ms", "", "blue"}, {"99th percentile", "p99", "", "purple"}},
+		series: []series{{"median", "p50, ms", "", "teal"}, {"99th percentile", "p99", "", "purple"}},
 		rows:   func(label string) bool { return !strings.Contains(label, "debug") },
 	},
 	{
 		name: "plot-client", title: "The Go client: timestamps per second, by goroutines", file: "docs/clients.md", header: "| goroutines | timestamps/s |", log: true,
-		series: []series{{"timestamps per second", "timestamps/s", "", "blue"}},
+		series: []series{{"timestamps per second", "timestamps/s", "", "teal"}},
 	},
 	{
 		name: "plot-pd", title: "Timestamps per second beside TiKV's PD, by callers", file: "adapters/tikv/README.md", header: "| callers | PD |", log: true,
-		series: []series{{"PD", "PD", "", "gray"}, {"isotone-pd, quorum", "isotone-pd, quorum", "", "purple"}, {"Isotone's client, quorum", "Isotone's client, quorum", "", "blue"}},
+		series: []series{{"PD", "PD", "", "gray"}, {"isotone-pd, quorum", "isotone-pd, quorum", "", "purple"}, {"Isotone's client, quorum", "Isotone's client, quorum", "", "teal"}},
 	},
 }
 

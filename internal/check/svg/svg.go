@@ -13,7 +13,7 @@ import (
 // the top left. What it has no method for is written to it as an element. One goroutine uses it.
 //
 // A class is one or more of these: a colour of text, shapes and lines (ink, muted, page, grid, faint, gray,
-// blue, green, purple, orange, red), "small" and "head" for text, "wide" and "dashed" for lines.
+// teal, green, purple, orange, red), "small" and "head" for text, "wide" and "dashed" for lines.
 type Picture struct{ strings.Builder }
 
 // style has the colours of all classes, on light and on dark backgrounds.
@@ -21,11 +21,11 @@ const style = `text { font: 13px system-ui, sans-serif } .small { font-size: 11p
 .wide { stroke-width: 2 } .dashed { stroke-dasharray: 3 2 }
 svg * { fill: currentColor } line { stroke: currentColor }
 text, .ink { color: #1f2328 } .small, .muted { color: #59636e } .page { color: #ffffff } .grid { color: #d1d9e0 }
-.faint { color: #eaeef2 } .gray { color: #8c959f } .blue { color: #0969da } .green { color: #1a7f37 }
+.faint { color: #eaeef2 } .gray { color: #8c959f } .teal { color: #0b746c } .green { color: #1a7f37 }
 .purple { color: #8250df } .orange { color: #bc4c00 } .red { color: #cf222e }
 @media (prefers-color-scheme: dark) {
 text, .ink { color: #f0f6fc } .small, .muted { color: #9198a1 } .page { color: #0d1117 } .grid { color: #3d444d }
-.faint { color: #21262d } .gray { color: #6e7681 } .blue { color: #58a6ff } .green { color: #3fb950 }
+.faint { color: #21262d } .gray { color: #6e7681 } .teal { color: #55cdbd } .green { color: #3fb950 }
 .purple { color: #bc8cff } .orange { color: #f0883e } .red { color: #ff7b72 }
 }
 `
