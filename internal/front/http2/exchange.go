@@ -34,7 +34,8 @@ type exchange struct {
 	head   []field // to be sent; nil: there is none, or it was sent
 	sent   bool    // head was sent
 	out    []byte  // to be sent after it
-	ended  bool    // the answer ends after out
+	ended  bool    // the answer ends after out, or tail
+	tail   []field // the trailers; nil: there are none
 	broken code    // the handler has failed; the stream is reset
 	last   bool    // the connection ends after this answer
 	gone   bool    // the stream has ended
@@ -180,29 +181,37 @@ func (c *conn) pumpExchange(s *stream, x *exchange) (done bool) {
 			c.conn.SetBuffered(c.appendHeaders(c.conn.Buffered(), flagEndHeaders, s.id, c.encoder.encode(goOn, &c.front.encoded)))
 		}
 	}
+	last := x.ended && x.tail == nil // the data is followed by nothing
+	said := false                    // END_STREAM
 	if x.head != nil {
-		c.sendHead(s, x)
-		done = x.ended && len(x.out) == 0
-	} else if x.ended && len(x.out) == 0 {
-		c.conn.SetBuffered(appendFrame(c.conn.Buffered(), frameData, flagEndStream, s.id, 0))
-		done = true
+		said = last && len(x.out) == 0
+		c.sendHead(s, x, said)
 	}
 	if had := len(x.out); had > 0 {
-		if x.out = c.send(s, x.out, x.ended); len(x.out) < had {
+		if x.out = c.send(s, x.out, last); len(x.out) < had {
 			x.signal()
 		}
-		done = x.ended && len(x.out) == 0
+		said = last && len(x.out) == 0
 	}
-	return done
+	if !x.ended || len(x.out) > 0 {
+		return false
+	}
+	if x.tail != nil {
+		block := c.encoder.encode(x.tail, &c.front.encoded)
+		c.conn.SetBuffered(c.appendHeaders(c.conn.Buffered(), flagEndHeaders|flagEndStream, s.id, block))
+	} else if !said {
+		c.conn.SetBuffered(appendFrame(c.conn.Buffered(), frameData, flagEndStream, s.id, 0))
+	}
+	return true
 }
 
 // goOn is the answer 100, which asks for the body.
 var goOn = []field{{Name: ":status", Value: "100"}}
 
 // sendHead sends the head. x.mu is held.
-func (c *conn) sendHead(s *stream, x *exchange) {
+func (c *conn) sendHead(s *stream, x *exchange, ends bool) {
 	flags := byte(flagEndHeaders)
-	if x.ended && len(x.out) == 0 {
+	if ends {
 		flags |= flagEndStream
 	}
 	block := c.encoder.encode(x.head, &c.front.encoded)

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -214,7 +216,7 @@ func (c *client) encode(path string, more ...string) []byte {
 	}
 	c.block.Reset()
 	for _, f := range append(pseudo, rest...) {
-		if f[0][0] == ':' && f[1] == "" {
+		if strings.HasPrefix(f[0], ":") && f[1] == "" {
 			continue
 		}
 		_ = c.encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
@@ -335,3 +337,21 @@ func (s *site) get(t testing.TB, path string) (*http.Response, string) {
 
 // errNotLeader is what a follower answers.
 var errNotLeader = &isotone.Error{Code: isotone.CodeNotLeader, Message: "node 1 leads", Leader: "10.0.0.1:8081"}
+
+// reference runs net/http's HTTP/2 with a handler until the test ends, and returns its address.
+func reference(t testing.TB, h http.Handler) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: h, Protocols: new(http.Protocols), DisableGeneralOptionsHandler: true, ErrorLog: log.New(io.Discard, "", 0)}
+	server.Protocols.SetUnencryptedHTTP2(true)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-served
+	})
+	return ln.Addr().String()
+}

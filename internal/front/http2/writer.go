@@ -1,8 +1,10 @@
 package http2
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -16,7 +18,8 @@ var smalls = sync.Pool{New: func() any { return new([smallMax]byte) }}
 type writer struct {
 	exchange *exchange
 	header   http.Header
-	status   int // 0: not written yet
+	fields   http.Header // as they were when the status was written
+	status   int         // 0: not written yet
 	length   int64
 	written  int64
 	small    *[smallMax]byte // nil: none, or the head is on its way
@@ -36,12 +39,12 @@ func (w *writer) WriteHeader(status int) {
 	if w.status != 0 || status < 200 {
 		return
 	}
-	w.status, w.length = status, -1
-	if value := w.Header().Get("Content-Length"); value != "" {
+	w.status, w.length, w.fields = status, -1, maps.Clone(w.Header())
+	if value := w.fields.Get("Content-Length"); value != "" {
 		if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
 			w.length = n
 		} else {
-			w.header.Del("Content-Length")
+			w.fields.Del("Content-Length")
 		}
 	}
 }
@@ -61,9 +64,6 @@ func (w *writer) Write(p []byte) (int, error) {
 	if w.written += int64(len(p)); w.length >= 0 && w.written > w.length {
 		return 0, http.ErrContentLength
 	}
-	if w.isHead() {
-		return len(p), nil
-	}
 	if !w.begun {
 		if w.small == nil {
 			w.small = smalls.Get().(*[smallMax]byte)
@@ -75,6 +75,9 @@ func (w *writer) Write(p []byte) (int, error) {
 		if err := w.begin(p); err != nil {
 			return 0, err
 		}
+	}
+	if w.isHead() {
+		return len(p), nil
 	}
 	if err := w.exchange.push(p); err != nil {
 		return 0, err
@@ -89,6 +92,9 @@ func (w *writer) begin(more []byte) error {
 	kept := w.kept()
 	defer w.release()
 	w.prepare(kept, more)
+	if w.isHead() {
+		kept = nil
+	}
 	return w.exchange.push(kept)
 }
 
@@ -109,7 +115,7 @@ func (w *writer) release() {
 // prepare makes the head of the exchange.
 func (w *writer) prepare(kept, more []byte) {
 	w.begun = true
-	h := w.Header()
+	h := w.fields
 	if len(h["Date"]) == 0 {
 		h["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
 	}
@@ -135,16 +141,44 @@ func (w *writer) FlushError() error {
 // Flush is FlushError without the error.
 func (w *writer) Flush() { _ = w.FlushError() }
 
+// trailers returns the fields that follow the answer, as a handler for net/http sets them: with [http.TrailerPrefix], or under
+// a name in the field Trailer.
+func (w *writer) trailers() []field {
+	late := http.Header{}
+	for name, values := range w.header {
+		if name, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
+			late[name] = values
+		}
+	}
+	for _, list := range w.header["Trailer"] {
+		for name := range strings.SplitSeq(list, ",") {
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			if values := w.header[name]; len(values) > 0 {
+				late[name] = values
+			}
+		}
+	}
+	return appendFields(nil, late)
+}
+
 // end ends the answer when the handler has returned, and returns the code with which the stream ends.
 func (w *writer) end() code {
 	w.WriteHeader(http.StatusOK)
+	x := w.exchange
+	if late := w.trailers(); len(late) > 0 {
+		x.mu.Lock()
+		x.tail = late
+		x.mu.Unlock()
+	}
 	if !w.begun {
 		kept := w.kept()
 		if w.length < 0 && hasBody(w.status) && !(w.isHead() && w.written == 0) {
-			w.Header()["Content-Length"] = []string{strconv.FormatInt(w.written, 10)}
+			w.fields["Content-Length"] = []string{strconv.FormatInt(w.written, 10)}
 		}
 		w.prepare(kept, nil)
-		x := w.exchange
+		if w.isHead() {
+			kept = nil
+		}
 		x.mu.Lock()
 		x.out = append(x.out, kept...)
 		x.mu.Unlock()

@@ -1,0 +1,507 @@
+package http2_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	xhttp2 "golang.org/x/net/http2"
+
+	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/front/http2"
+	"github.com/isotone/isotone/internal/host/loop"
+)
+
+// transport speaks HTTP/2 without TLS, as net/http's client does.
+func transport(t testing.TB) *http.Transport {
+	tr := &http.Transport{Protocols: new(http.Protocols), DisableCompression: true}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(tr.CloseIdleConnections)
+	return tr
+}
+
+// roundTrip returns the answer, whose body the caller closes.
+func roundTrip(t testing.TB, tr *http.Transport, method, url string, body io.Reader) *http.Response {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := tr.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response
+}
+
+// pattern returns n bytes that do not repeat soon.
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i * i >> 7)
+	}
+	return b
+}
+
+// TestExchange_LargeBodiesBothWays: many windows of a body that is read slowly and sent back at once.
+func TestExchange_LargeBodiesBothWays(t *testing.T) {
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		buffer := make([]byte, 1000)
+		for {
+			n, err := r.Body.Read(buffer)
+			if _, werr := w.Write(buffer[:n]); werr != nil {
+				t.Error(werr)
+			}
+			if err != nil {
+				if err != io.EOF {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	})
+	tr := transport(t)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			sent := pattern(300_000 + i)
+			response := roundTrip(t, tr, http.MethodPost, "http://"+s.addr+"/echo", io.MultiReader(bytes.NewReader(sent)))
+			defer response.Body.Close()
+			got, err := io.ReadAll(response.Body)
+			if err != nil || sha256.Sum256(got) != sha256.Sum256(sent) {
+				t.Errorf("%d bytes of %d, %v", len(got), len(sent), err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestExchange_AnUnreadBodyDoesNotStarveOthers: what a handler has not read counts no more once it has returned.
+func TestExchange_AnUnreadBodyDoesNotStarveOthers(t *testing.T) {
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/read" {
+			n, err := io.Copy(io.Discard, r.Body)
+			fmt.Fprint(w, n, err)
+		}
+	})
+	tr := transport(t)
+	for range 20 { // several windows of the connection
+		response := roundTrip(t, tr, http.MethodPost, "http://"+s.addr+"/ignore", bytes.NewReader(pattern(60_000)))
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Fatal(response.Status)
+		}
+	}
+	response := roundTrip(t, tr, http.MethodPost, "http://"+s.addr+"/read", bytes.NewReader(pattern(200_000)))
+	defer response.Body.Close()
+	if b, _ := io.ReadAll(response.Body); string(b) != "200000 <nil>" {
+		t.Errorf("%s", b)
+	}
+}
+
+// TestExchange_TheAnswerIsWhatNetHTTPWouldSend: lengths, types, statuses, HEAD, trailers.
+func TestExchange_TheAnswerIsWhatNetHTTPWouldSend(t *testing.T) {
+	handlers := map[string]http.HandlerFunc{
+		"/nothing": func(http.ResponseWriter, *http.Request) {},
+		"/small":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>hello") },
+		"/typed": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "x/y")
+			fmt.Fprint(w, "{}")
+		},
+		"/large": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(pattern(100_000)) },
+		"/none":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+		"/unchanged": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Etag", `"x"`)
+			w.WriteHeader(http.StatusNotModified)
+		},
+		"/fails": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) },
+		"/twice": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusCreated)
+			w.WriteHeader(http.StatusOK)
+		},
+		"/flushed": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "a")
+			w.(http.Flusher).Flush()
+			fmt.Fprint(w, "b")
+		},
+		"/late": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(201)
+			w.Header().Set("X-Late", "1")
+			fmt.Fprint(w, "a")
+		},
+		"/length": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "3")
+			fmt.Fprint(w, "abc")
+		},
+		"/values": func(w http.ResponseWriter, _ *http.Request) { w.Header()["X-Y"] = []string{"1", "2"} },
+		"/trailers": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "a")
+			w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+		},
+		"/declared": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Trailer", "X-Sum, X-Other")
+			fmt.Fprint(w, "a")
+			w.Header().Set("X-Sum", "1")
+		},
+	}
+	serve := func(w http.ResponseWriter, r *http.Request) { handlers[r.URL.Path](w, r) }
+	ours, theirs := start(t, serve).addr, reference(t, http.HandlerFunc(serve))
+	tr := transport(t)
+	for path := range handlers {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+			var said [2]string
+			for i, addr := range []string{ours, theirs} {
+				response := roundTrip(t, tr, method, "http://"+addr+path, nil)
+				b, err := io.ReadAll(response.Body)
+				_ = response.Body.Close()
+				if response.Header.Get("Date") == "" {
+					t.Errorf("%s: no date", path)
+				}
+				delete(response.Header, "Date")
+				said[i] = fmt.Sprint(response.Status, response.Header, response.ContentLength, response.Trailer, len(b), err)
+			}
+			if said[0] != said[1] {
+				t.Errorf("%s %s:\n%s\nnet/http:\n%s", method, path, said[0], said[1])
+			}
+		}
+	}
+}
+
+// TestExchange_TheRequestIsWhatNetHTTPWouldRead.
+func TestExchange_TheRequestIsWhatNetHTTPWouldRead(t *testing.T) {
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		fmt.Fprintln(w, r.Method, r.URL, r.RequestURI, r.Host, r.Proto, r.ProtoMajor, r.ProtoMinor, r.ContentLength, len(b), err, r.TLS == nil, len(r.TransferEncoding))
+		for _, name := range []string{"Cookie", "Accept", "User-Agent", "X-A", "Te"} {
+			fmt.Fprintln(w, name, r.Header[name])
+		}
+	}
+	ours, theirs := start(t, serve).addr, reference(t, http.HandlerFunc(serve))
+	ask := func(c *client, body string, fields ...string) string {
+		c.headers(1, body == "", c.encode("/p?q=1", fields...))
+		for i := range len(body) {
+			_ = c.WriteData(1, i == len(body)-1, []byte{body[i]})
+		}
+		got, _, err := c.read(1)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprint(got[1].status, got[1].body, got[1].reset)
+	}
+	for name, fields := range map[string][]string{
+		"plain":      {},
+		"cookies":    {"cookie", "a=1", "cookie", "b=2", "accept", "x", "accept", "y"},
+		"host":       {":authority", "", "host", "h.example"},
+		"both":       {"host", "x"},
+		"options":    {":method", "OPTIONS", ":path", "*"},
+		"connect":    {":method", "CONNECT", ":path", "", ":scheme", "", ":authority", "y:1"},
+		"escaped":    {":path", "/a%2fb/../c?x=%zz;y"},
+		"te":         {"te", "trailers"},
+		"length":     {":method", "POST", "content-length", "3"},
+		"no length":  {":method", "POST"},
+		"unknown":    {":method", "BREW"},
+		"upper path": {":path", "/P"},
+		"https":      {":scheme", "https"},
+		"empty":      {"x-a", ""},
+		"spaces":     {"x-a", "a b\tc"},
+		"raw bytes":  {"x-a", "\x80\xff"},
+	} {
+		for _, body := range []string{"", "abc"} {
+			if body == "" && name == "length" {
+				continue // malformed
+			}
+			if a, b := ask(dialTo(t, ours), body, fields...), ask(dialTo(t, theirs), body, fields...); a != b {
+				t.Errorf("%s, body %q:\n%s\nnet/http:\n%s", name, body, a, b)
+			}
+		}
+	}
+}
+
+// TestExchange_MalformedRequestsAreRefused, and never served.
+func TestExchange_MalformedRequestsAreRefused(t *testing.T) {
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/fine" {
+			if n, err := io.Copy(io.Discard, r.Body); err == nil {
+				t.Errorf("served: %v %v, a body of %d", r.URL, r.Header, n)
+			}
+		}
+	})
+	c := s.dial(t)
+	id := uint32(1)
+	for name, fields := range map[string][]string{
+		"no method":            {":method", ""},
+		"no path":              {":path", ""},
+		"no scheme":            {":scheme", ""},
+		"strange scheme":       {":scheme", "ftp"},
+		"unknown pseudo":       {":status", "200"},
+		"upper case":           {"X-A", "1"},
+		"space in a name":      {"x a", "1"},
+		"empty name":           {"", "1"},
+		"line end":             {"x-a", "1\r\nx-b: 2"},
+		"NUL":                  {"x-a", "a\x00b"},
+		"leading space":        {"x-a", " 1"},
+		"trailing tab":         {"x-a", "1\t"},
+		"connection":           {"connection", "close"},
+		"keep-alive":           {"keep-alive", "1"},
+		"transfer-encoding":    {"transfer-encoding", "chunked"},
+		"upgrade":              {"upgrade", "h2c"},
+		"te":                   {"te", "gzip"},
+		"other host":           {"host", "y"},
+		"length without body":  {"content-length", "3"},
+		"two lengths":          {"content-length", "0", "content-length", "1"},
+		"strange length":       {"content-length", "+1"},
+		"CONNECT with a path":  {":method", "CONNECT"},
+		"path without a slash": {":path", "timestamp"},
+		"method with a space":  {":method", "GET /"},
+		"line end in the path": {":path", "/timestamp HTTP/1.1\r\nx: y"},
+		"smuggled":             {":authority", "x\r\n\r\nGET /fine HTTP/1.1"},
+	} {
+		c.ask(id, "/timestamp", fields...)
+		got, bye, err := c.read(id)
+		if err != nil || bye != nil || got[id].status != "" || got[id].reset != xhttp2.ErrCodeProtocol {
+			t.Fatalf("%s: %+v, %v, %v", name, got[id], bye, err)
+		}
+		id += 2
+	}
+	for name, say := range map[string]func(id uint32){
+		"short body": func(id uint32) {
+			c.headers(id, false, c.encode("/x", ":method", "POST", "content-length", "3"))
+			_ = c.WriteData(id, true, []byte("ab"))
+		},
+		"long body": func(id uint32) {
+			c.headers(id, false, c.encode("/x", ":method", "POST", "content-length", "3"))
+			_ = c.WriteData(id, false, []byte("abcd"))
+		},
+		"trailers with a pseudo field": func(id uint32) {
+			c.headers(id, false, c.encode("/x", ":method", "POST"))
+			c.headers(id, true, c.encode("/x"))
+		},
+		"trailers that do not end": func(id uint32) {
+			c.headers(id, false, c.encode("/x", ":method", "POST"))
+			c.headers(id, false, c.encode("", ":method", "", ":scheme", "", ":authority", "", "x-a", "1"))
+		},
+		"depends on itself": func(id uint32) {
+			_ = c.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: c.encode("/x"), EndStream: true, EndHeaders: true, Priority: xhttp2.PriorityParam{StreamDep: id}})
+		},
+	} {
+		say(id)
+		if got, _, err := c.read(id); err != nil || got[id].reset != xhttp2.ErrCodeProtocol {
+			t.Errorf("%s: %+v, %v", name, got[id], err)
+		}
+		id += 2
+	}
+	c.ask(id, "/fine")
+	if got, _, err := c.read(id); err != nil || got[id].status != "200" {
+		t.Errorf("afterwards: %+v, %v", got[id], err)
+	}
+}
+
+// TestExchange_ContinueIsAskedFor when the handler reads, and not before.
+func TestExchange_ContinueIsAskedFor(t *testing.T) {
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/read" {
+			_, _ = io.Copy(w, r.Body)
+		}
+	})
+	c := s.dial(t)
+	fields := []string{":method", "POST", "expect", "100-continue"}
+	c.headers(1, false, c.encode("/read", fields...))
+	r := &reply{}
+	for r.status == "" {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Header().StreamID == 1 {
+			c.note(r, f)
+		}
+	}
+	if r.status != "100" || r.ended {
+		t.Fatalf("%+v", r)
+	}
+	_ = c.WriteData(1, true, []byte("body"))
+	if got, _, err := c.read(1); err != nil || got[1].status != "200" || got[1].body != "body" {
+		t.Errorf("%+v, %v", got[1], err)
+	}
+	c.headers(3, false, c.encode("/ignore", fields...))
+	if got, _, err := c.read(3); err != nil || got[3].status != "200" {
+		t.Errorf("%+v, %v", got[3], err)
+	}
+}
+
+// TestExchange_AClientThatLeavesEndsTheHandler: its context ends, and its writes and reads fail.
+func TestExchange_AClientThatLeavesEndsTheHandler(t *testing.T) {
+	for name, leave := range map[string]func(c *client){
+		"reset": func(c *client) { _ = c.WriteRSTStream(1, xhttp2.ErrCodeCancel) },
+		"gone":  func(c *client) { _ = c.Conn.Close() },
+		"wrong": func(c *client) { _ = c.WriteRawFrame(xhttp2.FramePing, 0, 0, []byte("short")) },
+	} {
+		for _, does := range []string{"waits", "reads", "writes"} {
+			begun, ended := make(chan struct{}), make(chan error, 1)
+			s := start(t, func(w http.ResponseWriter, r *http.Request) {
+				close(begun)
+				var err error
+				switch does {
+				case "waits":
+					<-r.Context().Done()
+					err = r.Context().Err()
+				case "reads":
+					_, err = io.Copy(io.Discard, r.Body)
+				case "writes":
+					for err == nil {
+						_, err = w.Write(pattern(10_000))
+					}
+				}
+				<-r.Context().Done()
+				ended <- err
+			})
+			c := s.dial(t)
+			c.headers(1, false, c.encode("/x", ":method", "POST"))
+			<-begun
+			leave(c)
+			if err := <-ended; err == nil {
+				t.Errorf("%s, %s: no error", name, does)
+			}
+		}
+	}
+}
+
+// TestExchange_Deadlines that a handler sets.
+func TestExchange_Deadlines(t *testing.T) {
+	t.Parallel()
+	result := make(chan error, 1)
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		var err error
+		switch r.URL.Path {
+		case "/read":
+			_ = control.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+			_, err = r.Body.Read(make([]byte, 1))
+		case "/write":
+			_ = control.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+			for err == nil {
+				_, err = w.Write(pattern(10_000))
+			}
+		case "/never":
+			_ = control.SetWriteDeadline(time.Time{})
+			_ = control.Flush()
+		}
+		result <- err
+	}, func(c *http2.Config, _ *loop.Limits) { c.Limits.WriteTimeout = time.Hour })
+	c := s.dial(t)
+	c.headers(1, false, c.encode("/read", ":method", "POST"))
+	if err := <-result; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+	c.ask(3, "/write")
+	if err := <-result; err == nil {
+		t.Error("no error")
+	}
+	got, _, err := c.read(3)
+	if err != nil || got[3].reset != xhttp2.ErrCodeInternal {
+		t.Errorf("%+v, %v", got[3].reset, err)
+	}
+	c.ask(5, "/never")
+	<-result
+	if got, _, err := c.read(5); err != nil || got[5].status != "200" {
+		t.Errorf("%+v, %v", got[5], err)
+	}
+}
+
+// TestExchange_APanicEndsTheStream only, and is told, unless the handler has meant it.
+func TestExchange_APanicEndsTheStream(t *testing.T) {
+	var said atomic.Int64
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/abort":
+			panic(http.ErrAbortHandler)
+		case "/panic":
+			panic("test")
+		case "/short":
+			w.Header().Set("Content-Length", "5")
+			_, _ = io.WriteString(w, "1234")
+		}
+	}, func(c *http2.Config, _ *loop.Limits) { c.Log = slog.New(slog.NewTextHandler(counter{&said}, nil)) })
+	c := s.dial(t)
+	for i, path := range []string{"/abort", "/panic", "/short"} {
+		id := uint32(2*i + 1)
+		c.ask(id, path)
+		if got, _, err := c.read(id); err != nil || got[id].reset != xhttp2.ErrCodeInternal || got[id].ended {
+			t.Errorf("%s: %+v, %v", path, got[id], err)
+		}
+	}
+	if said.Load() != 1 {
+		t.Errorf("%d lines in the log", said.Load())
+	}
+	c.ask(9, "/timestamp")
+	if got, _, err := c.read(9); err != nil || got[9].status != "200" {
+		t.Errorf("%+v, %v", got[9], err)
+	}
+}
+
+// counter counts what is written.
+type counter struct{ *atomic.Int64 }
+
+func (c counter) Write(b []byte) (int, error) {
+	c.Add(1)
+	return len(b), nil
+}
+
+// TestExchange_ConnectionCloseEndsTheConnection after what runs.
+func TestExchange_ConnectionCloseEndsTheConnection(t *testing.T) {
+	s := start(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		_, _ = io.WriteString(w, "bye")
+	})
+	s.set(func() { s.held = true })
+	c := s.dial(t)
+	c.ask(1, "/timestamp")
+	c.ask(3, "/x")
+	got, bye, err := c.read(3)
+	if err != nil || got[3].body != "bye" || bye == nil || bye.LastStreamID != 3 || got[3].fields["connection"] != "" {
+		t.Errorf("%+v, %v, %v", got[3], bye, err)
+	}
+	s.release()
+	if got, _, err = c.read(1); err != nil || got[1].status != "200" {
+		t.Errorf("%+v, %v", got[1], err)
+	}
+	if _, err := c.ReadFrame(); err == nil {
+		t.Error("the connection stays open")
+	}
+}
+
+// TestExchange_AHandlerThatIsSlowHoldsUpNobody: neither the other streams nor the loop.
+func TestExchange_AHandlerThatIsSlowHoldsUpNobody(t *testing.T) {
+	end := make(chan struct{})
+	s := start(t, func(_ http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/slow") {
+			<-end
+		}
+	})
+	c := s.dial(t)
+	for i := range 50 {
+		c.ask(uint32(2*i+1), "/slow")
+	}
+	c.ask(101, "/timestamp")
+	c.ask(103, "/fast")
+	if got, _, err := c.read(101, 103); err != nil || got[101].status != "200" || got[103].status != "200" {
+		t.Errorf("%v, %v", got, err)
+	}
+	close(end)
+	await.Until(t, "the connection is closed", func() bool { _ = c.Close(); return s.front.Conns() == 0 })
+}
