@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/front"
@@ -123,9 +124,10 @@ func (o *oracle) submitted() (requests, batches int) {
 // site is a front with an oracle behind it.
 type site struct {
 	*oracle
-	front *http2.Front
-	host  *loop.Host
-	addr  string
+	front   *http2.Front
+	host    *loop.Host
+	addr    string
+	control *access.Control // of connections to come; nil: all may do everything
 }
 
 // start runs a front in a loop until the test ends. handler may be nil.
@@ -144,9 +146,20 @@ func start(t testing.TB, handler http.HandlerFunc, configure ...func(*http2.Conf
 	s.host, s.addr = rig.Serve(t, limits, func(l *loop.Loop) loop.Service {
 		cfg.Loop = l
 		s.front = http2.New(cfg)
-		return loop.Service{Open: s.front.Open, Stop: s.front.Stop, Conns: s.front.Conns}
+		return loop.Service{Open: s.open, Stop: s.front.Stop, Conns: s.front.Conns}
 	})
 	return s
+}
+
+func (s *site) open(c *loop.Conn) loop.Handler {
+	if s.control != nil {
+		session, err := s.control.Open(c.Remote().Addr(), nil, access.ClientPool)
+		if err != nil {
+			return nil
+		}
+		c.SetTag(&session)
+	}
+	return s.front.Open(c)
 }
 
 // release answers what waits, in the loop.
@@ -295,6 +308,12 @@ func (c *client) note(r *reply, f xhttp2.Frame) bool {
 	case *xhttp2.DataFrame:
 		r.body += string(f.Data())
 		r.ended = f.StreamEnded()
+		if n := len(f.Data()); n > 0 {
+			_ = c.WriteWindowUpdate(0, uint32(n))
+		}
+		if n := len(f.Data()); n > 4096 && !r.ended {
+			_ = c.WriteWindowUpdate(f.StreamID, uint32(n))
+		}
 	case *xhttp2.RSTStreamFrame:
 		r.reset = f.ErrCode
 		return true
