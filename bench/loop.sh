@@ -2,7 +2,7 @@
 # Measures three nodes on this machine, protocol by protocol, each alternating with a
 # reference, and prints medians and ratios.
 #
-#   bench/loop.sh [CASE...]      all cases: http many redis batch h2c fsync tls loops ids intervals
+#   bench/loop.sh [CASE...]      all cases: http many redis batch h2 fsync tls loops ids intervals
 #
 # ROUNDS (3) is the number of measurements of each, SECONDS_EACH (4) their length. Needs go,
 # nginx, wrk, curl, redis-server, redis-benchmark, h2load and strace (Debian: nginx-light wrk
@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/lib.sh
-[ $# -gt 0 ] || set -- http many redis batch h2c fsync tls loops ids intervals
+[ $# -gt 0 ] || set -- http many redis batch h2 fsync tls loops ids intervals
 need go curl || exit 2
 build
 
@@ -77,21 +77,47 @@ h2() {
   h2load -t1 -D"$seconds" "$@" "$url" | awk '/^finished in/ { r = $4 } /^requests:/ { n = $2 } END { print n, r, 0, 0 }'
 }
 
-h2c_case() {
-  need h2load || return 0
-  cluster
-  build static
-  "$dir/static" 127.0.0.1:17081 & pids+=($!)
-  local server=$!
-  sleep 0.3
+# h2_rows NAME URL NGINX_URL OPTION...: a table of the nodes in both modes beside nginx
+h2_rows() {
+  local what=$1 url=$2 reference=$3; shift 3
   forget
-  header "HTTP/2 in the clear, h2load -c8 -m32 (no percentiles); net/http: 16 static bytes"
   for _ in $(seq "$rounds"); do
-    measured nethttp "$server" h2 http://127.0.0.1:17081/ -c8 -m32
-    measured quorum "${nodes[*]}" h2 "http://$leader/timestamp" -c8 -m32
+    measured nginx "$worker $nginx" h2 "$reference" "$@"
+    measured quorum "${nodes[*]}" h2 "$url" "$@"
+    measured lease "${nodes[*]}" h2 "$url?mode=lease" "$@"
   done
-  for s in nethttp quorum; do row "$s" 8x32 nethttp; done
-  end TERM "$server"
+  for s in nginx quorum lease; do row "$s" "$what" nginx; done
+}
+
+# HTTP/2; h2load tells no percentiles. With one stream on one connection, the time of a request is 1/rate.
+h2_case() {
+  need nginx h2load || return 0
+  head -c 4000 /dev/zero | tr '\0' x | sed 's/.*/"&"/' >"$dir/doc.json"
+  export LIVE="doc=file:$dir/doc.json"
+  cluster
+  unset LIVE
+  certificate
+  start_nginx "127.0.0.1:17082 http2" "127.0.0.1:17444 ssl http2"
+  header "HTTP/2 without TLS, h2load; nginx: a static file of 16 bytes, 1 worker"
+  h2_rows 8x32 "http://$leader/timestamp" http://127.0.0.1:17082/index.html -c8 -m32
+  h2_rows 64x1 "http://$leader/timestamp" http://127.0.0.1:17082/index.html -c64 -m1
+  header "one request at a time: HTTP/2 beside HTTP/1.1 of the nodes, h2load -c1 -m1"
+  forget
+  for _ in $(seq "$rounds"); do
+    measured http1 "${nodes[*]}" h2 "http://$leader/timestamp" -c1 -m1 --h1
+    measured http2 "${nodes[*]}" h2 "http://$leader/timestamp" -c1 -m1
+  done
+  for s in http1 http2; do row "$s" 1x1 http1; done
+  header "HTTP/2 within TLS"
+  h2_rows 8x32 "https://$leader/timestamp" https://127.0.0.1:17444/index.html -c8 -m32
+  header "HTTP/2 within TLS, a live document of 4 KiB; nginx: a static file"
+  forget
+  for _ in $(seq "$rounds"); do
+    measured nginx "$worker $nginx" h2 https://127.0.0.1:17444/doc.json -c8 -m32
+    measured live "${nodes[*]}" h2 "https://$leader/live/doc" -c8 -m32
+  done
+  for s in nginx live; do row "$s" 8x32 nginx; done
+  stop_web
 }
 
 tls_case() {
@@ -190,7 +216,7 @@ for name in "$@"; do
     many) http_case 10000 ;;
     redis) redis_case ;;
     batch) batch_case ;;
-    h2c) h2c_case ;;
+    h2) h2_case ;;
     fsync) fsync_case ;;
     tls) tls_case ;;
     loops) loops_case ;;

@@ -61,6 +61,7 @@ type fronts struct {
 
 // loopFronts is what has to be asked of the fronts in one loop.
 type loopFronts struct {
+	loop   *loop.Loop
 	gate   *gate.Gate
 	http   *http1.Front
 	http2  *http2.Front
@@ -170,7 +171,7 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 		entry.TLS = tls.Accept
 	}
 	g = gate.New(entry)
-	opened := append(append([]loopFronts(nil), *f.loops.Load()...), loopFronts{g, http, multiplexed, redis, tls})
+	opened := append(append([]loopFronts(nil), *f.loops.Load()...), loopFronts{l, g, http, multiplexed, redis, tls})
 	f.loops.Store(&opened)
 	return loop.Service{
 		Open: g.Open,
@@ -221,9 +222,17 @@ func (f *fronts) serve(ln net.Listener, quic net.PacketConn) error {
 	return f.web.Serve(quic)
 }
 
+// drain tells clients of HTTP/2 to go elsewhere, also those that ask nothing. Others learn it with their next answer.
+func (f *fronts) drain() {
+	for _, l := range *f.loops.Load() {
+		l.loop.Post(l.http2.Drain)
+	}
+}
+
 // stop accepts no more, lets requests under way finish, until ctx ends, and closes
 // everything.
 func (f *fronts) stop(ctx context.Context) error {
+	f.web.EndWaits() // some may be streams of HTTP/2, for which the loops wait
 	f.cfg.server.StopServing(ctx)
 	err := f.web.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -21,6 +21,7 @@ const redirectPoll = 5 * time.Millisecond
 func (m *Member) Stop(log *slog.Logger) error {
 	reached(m.steps, "drain received")
 	m.Node.Drain()
+	m.fronts.drain()
 	reached(m.steps, "drain announced")
 	m.pause(m.shutdownDelay)
 	led := m.Node.Status().Role == "leader"

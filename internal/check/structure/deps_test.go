@@ -121,7 +121,6 @@ internal/check/structure:
 release/sbom:
 release/licenses:
 
-bench/static:
 bench/far:
 bench/origin:
 bench/proxy:

@@ -59,7 +59,8 @@ type handler struct {
 	largeIDs atomic.Int64
 	// clockWaits counts the requests that wait for the cluster clock.
 	clockWaits atomic.Int64
-	stopping   chan struct{} // closed once the server takes no more connections
+	stopping   chan struct{} // closed by endWaits
+	endWaits   func()        // may be called again
 }
 
 // clusterField is the header field with the cluster's ID.
@@ -87,6 +88,7 @@ func newHandler(cfg Config) *handler {
 		observe:  cfg.Observe,
 		log:      cfg.Log,
 	}
+	h.endWaits = sync.OnceFunc(func() { close(h.stopping) })
 	h.stampers.New = func() any { return front.NewStamper(cfg.Clock) }
 	if cfg.Drain != nil {
 		h.drain = drainHandler(cfg.Drain)

@@ -317,6 +317,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return cmp.Or(ctx.Err(), errors.Join(err, h3Err))
 }
 
+// EndWaits answers the requests that wait for the cluster clock, those of the past and of the future, with isotone.ErrNoLeader.
+// Shutdown does it, too; a caller that waits for requests in its loops first calls it before.
+func (s *Server) EndWaits() { s.handler.endWaits() }
+
 // stop ends taking connections, and closes those that net/http does not have yet.
 func (s *Server) stop() {
 	s.mu.Lock()
@@ -325,7 +329,7 @@ func (s *Server) stop() {
 		return
 	}
 	s.stopped = true
-	close(s.handler.stopping)
+	s.EndWaits()
 	s.ready.Stop()
 	if s.quicIn != nil {
 		_ = s.quicIn.Close()
