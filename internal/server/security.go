@@ -1,11 +1,13 @@
 package server
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/auth/certname"
@@ -13,6 +15,7 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/inspect/doctor"
+	"github.com/isotone/isotone/internal/node"
 	"github.com/isotone/isotone/internal/operator"
 )
 
@@ -71,6 +74,24 @@ func DescribeTrust(s *config.Settings) *doctor.Trust {
 		t.PeersError = oneLine(err)
 	}
 	return t
+}
+
+// tellUse returns a function that tells the other members what users have used of their limits.
+func tellUse(users *access.Control, n *node.Node) func(context.Context) {
+	return func(ctx context.Context) {
+		tick := time.NewTicker(access.ReportEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if report := users.Report(); report != nil {
+					n.Tell(report)
+				}
+			}
+		}
+	}
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -69,9 +69,6 @@ func (s *Session) Moved(floor string) {
 	}
 }
 
-// anonymousName stands for clients without credentials.
-const anonymousName = "(anonymous)"
-
 // moved counts by user how often time was moved.
 type moved struct {
 	mu     sync.Mutex
@@ -87,7 +84,7 @@ func (m *moved) count(name string, now time.Duration) (n uint64, log bool) {
 		m.by, m.logged = map[string]uint64{}, map[string]time.Duration{}
 	}
 	if _, known := m.by[name]; !known && len(m.by) >= usersMax {
-		name = "(others)"
+		name = othersName
 	}
 	m.by[name]++
 	last, before := m.logged[name]

@@ -125,7 +125,8 @@ func (h *handler) submit() bool {
 	p.batch.Raise = p.batch.Floor != (isotone.Timestamp{}) && h.session.May(access.Floors)
 	p.owner, p.began = h, h.conn.Now()
 	h.pending = p
-	if err := h.session.Take(uint64(f.group.len()), f.group.sum()); err != nil {
+	p.sum = f.group.sum()
+	if err := h.session.Charge(uint64(f.group.len()), p.sum); err != nil {
 		p.batch.Err = err
 		p.batch.Done(&p.batch)
 	} else {
@@ -140,6 +141,9 @@ func (h *handler) answer(p *pendingBatch) {
 	h.pending = nil
 	if p.batch.Moved {
 		h.session.Moved(p.batch.Floor.String())
+	}
+	if p.batch.Err == nil {
+		h.session.Used(uint64(len(p.asks)), p.sum)
 	}
 	a := f.answersFor(c)
 	a.refresh(c.Now(), f.cluster())

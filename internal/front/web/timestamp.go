@@ -45,7 +45,7 @@ func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
 		q.Mode = h.mode
 	}
 	s := sessionOf(r.Context())
-	if err := s.Take(1, q.Count); err != nil {
+	if err := s.Charge(1, q.Count); err != nil {
 		return refuse(w, r, s, err)
 	}
 	issued, err := h.take(r.Context(), &q)
@@ -96,6 +96,9 @@ func (h *handler) take(ctx context.Context, q *httpapi.Query) (isotone.Range, er
 		s.Moved(c.batch.Floor.String())
 	}
 	issued, err := c.result()
+	if err == nil {
+		s.Used(1, q.Count)
+	}
 	calls.Put(c)
 	return issued, err
 }
