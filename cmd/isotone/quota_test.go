@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/inspect/survey"
 )
 
 // TestAccess_AQuotaIsWaitedFor, but nothing that is refused for good.
@@ -97,5 +99,44 @@ func TestQuota_AUserHasOneLimitInTheCluster(t *testing.T) {
 	}
 	if took := time.Since(start); took < (seconds-5)*time.Second {
 		t.Errorf("%d requests a second: %d were served in %v, %v by node", rate, served, took, by)
+	}
+}
+
+// TestQuota_WhatIsForwardedCountsOnce for the user, and at the leader for the node. isotone status --users has the sums of all nodes.
+func TestQuota_WhatIsForwardedCountsOnce(t *testing.T) {
+	t.Parallel()
+	all := limited(t, `{"timestamps": 1000000}`)
+	for _, p := range all { // two of them forward
+		for range 2 {
+			if status, _, body := rig.DialHTTP(t, p.s.AdvertiseAddr, nil).Ask("/timestamp?n=5", rig.Bearer("u", rig.Secret)); status != http.StatusOK {
+				t.Fatalf("%d %s", status, body)
+			}
+		}
+		rig.DialHTTP(t, p.s.AdvertiseAddr, nil).Ask("/metrics", rig.Bearer("u", rig.Secret)) // lacks the role
+	}
+	if _, _, body := rig.DialHTTP(t, all[0].s.AdvertiseAddr, nil).Ask("/metrics", rig.Bearer("ops", rig.Secret)); !strings.Contains(body, "\n"+`isotone_user_timestamps_total{user="u"} 10`) ||
+		!strings.Contains(body, "\n"+`isotone_user_refusals_total{reason="role",user="u"} 1`) {
+		t.Errorf("metrics: %s", body)
+	}
+	flags := []string{"status", "--users", "--user", "ops", "--password-file", rig.SecretFile(t, rig.Secret), all[0].s.AdvertiseAddr}
+	code, out, err := command(append(flags, "--json")...)
+	var report struct {
+		Users  []survey.Use
+		Untold []string
+	}
+	if json.Unmarshal([]byte(out), &report) != nil || code != 0 || len(report.Untold) > 0 {
+		t.Fatalf("exit code %d, %s%s", code, out, err)
+	}
+	want := survey.Use{User: "u", Requests: 6, Timestamps: 30, LackedRole: 3}
+	if len(report.Users) != 3 || report.Users[2] != want || report.Users[0].User != "node" || report.Users[0].Timestamps < 20 {
+		t.Errorf("%+v, want %+v after node and ops", report.Users, want)
+	}
+	if code, out, err := command(flags...); code != 0 || !strings.Contains(out, "USER  REQUESTS  TIMESTAMPS  NO ROLE  OVER QUOTA") ||
+		!strings.Contains(strings.Join(strings.Fields(out), " "), "u 6 30 3 0") {
+		t.Errorf("exit code %d, %s%s", code, out, err)
+	}
+	flags[3] = "u"
+	if _, out, err := command(flags...); !strings.Contains(err, "forbidden") || strings.Contains(out, "u  6") {
+		t.Errorf("without the role: %s%s", out, err)
 	}
 }

@@ -277,6 +277,7 @@ func openMemberFiles(s *config.Settings, alone bool, addr string, join *node.Joi
 	if f.users, err = access.Open(access.Config{File: s.ACLFile, Setting: "ACL_FILE", Anonymous: s.Anonymous, Alone: alone, Ended: f.clients.Ended, Log: log}); err != nil {
 		return f, err
 	}
+	watchUsers(metrics.Registry(), f.users)
 	f.clients.OnChange(f.users.Renew)
 	warnAllRoles(s, log)
 	tellOperators(s, alone, log)
@@ -305,7 +306,7 @@ func (m *Member) startFronts(s *config.Settings, so Sockets, f memberFiles, metr
 		server:  m.Node,
 		web: web.Config{
 			Backend: m.Node, IDs: m.Node.IDs(-1), Clock: m.Node.Clock(), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.Node, Carrier: m.Node,
-			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.Node, Security: func() front.Security { return describeSecurity(s, f) }}).Serve,
+			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.Node, Security: func() any { return tellOperator(s, f) }}).Serve,
 			Mode: s.ReadMode, TLS: secure, Access: f.users,
 			Limits: web.Limits{ConnectionsMax: limits.client}, Observe: metrics.ObserveRequest, Log: log,
 		},

@@ -14,7 +14,9 @@ import (
 	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/inspect/doctor"
+	"github.com/isotone/isotone/internal/inspect/survey"
 	"github.com/isotone/isotone/internal/node"
 	"github.com/isotone/isotone/internal/operator"
 )
@@ -74,6 +76,32 @@ func DescribeTrust(s *config.Settings) *doctor.Trust {
 		t.PeersError = oneLine(err)
 	}
 	return t
+}
+
+// tellOperator returns all that a node tells operators about its users and peers.
+func tellOperator(s *config.Settings, f memberFiles) any {
+	return struct {
+		front.Security
+		survey.Activity
+	}{describeSecurity(s, f), describeActivity(f.users)}
+}
+
+// describeActivity returns what a node tells operators about what its users do.
+func describeActivity(users *access.Control) (a survey.Activity) {
+	for _, u := range users.Uses() {
+		a.Uses = append(a.Uses, survey.Use(u))
+	}
+	return a
+}
+
+// watchUsers adds what users have used to the metrics.
+func watchUsers(r *telemetry.Registry, users *access.Control) {
+	telemetry.WatchUsers(r, func() (uses []telemetry.Use) {
+		for _, u := range users.Uses() {
+			uses = append(uses, telemetry.Use(u))
+		}
+		return uses
+	})
 }
 
 // tellUse returns a function that tells the other members what users have used of their limits.

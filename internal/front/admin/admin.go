@@ -51,8 +51,8 @@ const (
 type Config struct {
 	// Operator is required.
 	Operator front.Operator
-	// Security describes the node; nil: there is no such path. Safe for concurrent use.
-	Security func() front.Security
+	// Security describes the node, as front.Security and more; nil: there is no such path. Safe for concurrent use.
+	Security func() any
 }
 
 // Handler serves the API. It is safe for concurrent use.
