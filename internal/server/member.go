@@ -253,7 +253,7 @@ func Start(s *config.Settings, so Sockets, o Options, log *slog.Logger) (*Member
 	}
 	m.forwarding.of(m.Node.Status)
 	m.followFiles(f.clients.Run, f.users.Run, runPeerTLS(f.peers), tellUse(f.users, m.Node))
-	if m.docs, err = newDocuments(s, m.Node, o.Version, addr, metrics, log); err != nil {
+	if m.docs, err = newDocuments(s, m.Node, f.users, o.Version, addr, metrics, log); err != nil {
 		m.unfollow()
 		m.trace.Close()
 		return nil, errors.Join(err, m.Node.Close(), so.closeFronts(), m.forwarding.close())
@@ -306,7 +306,7 @@ func (m *Member) startFronts(s *config.Settings, so Sockets, f memberFiles, metr
 		server:  m.Node,
 		web: web.Config{
 			Backend: m.Node, IDs: m.Node.IDs(-1), Clock: m.Node.Clock(), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.Node, Carrier: m.Node,
-			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.Node, Security: func() any { return tellOperator(s, f) }}).Serve,
+			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.Node, Security: func() any { return tellOperator(s, f) }, Raised: web.FloorRaised}).Serve,
 			Mode: s.ReadMode, TLS: secure, Access: f.users,
 			Limits: web.Limits{ConnectionsMax: limits.client}, Observe: metrics.ObserveRequest, Log: log,
 		},

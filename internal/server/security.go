@@ -88,10 +88,20 @@ func tellOperator(s *config.Settings, f memberFiles) any {
 
 // describeActivity returns what a node tells operators about what its users do.
 func describeActivity(users *access.Control) (a survey.Activity) {
+	a.LastMove = describeMove(users)
 	for _, u := range users.Uses() {
 		a.Uses = append(a.Uses, survey.Use(u))
 	}
 	return a
+}
+
+// describeMove returns the latest move of time far ahead of the clock, or nil.
+func describeMove(users *access.Control) *survey.Move {
+	m := users.LastMove()
+	if m == nil {
+		return nil
+	}
+	return &survey.Move{At: m.At, Operator: m.Operator, User: m.User, Client: m.Client, To: m.To, AheadSeconds: m.Ahead.Seconds()}
 }
 
 // watchUsers adds what users have used to the metrics.

@@ -140,7 +140,7 @@ func (h *handler) answer(p *pendingBatch) {
 	f, c := h.front, h.conn
 	h.pending = nil
 	if p.batch.Moved {
-		h.session.Moved(p.batch.Floor.String())
+		h.session.Moved(p.batch.Floor)
 	}
 	if p.batch.Err == nil {
 		h.session.Used(uint64(len(p.asks)), p.sum)

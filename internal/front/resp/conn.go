@@ -250,7 +250,7 @@ func (c *conn) done(b *front.Batch) {
 		err = isotone.Errorf(isotone.CodeInternal, "the answer does not have the %d timestamps asked for", c.sum[0])
 	}
 	if b.Moved {
-		c.session.Moved(b.Floor.String())
+		c.session.Moved(b.Floor)
 	}
 	code := codeOK
 	switch {

@@ -93,7 +93,7 @@ func (h *handler) take(ctx context.Context, q *httpapi.Query) (isotone.Range, er
 		return isotone.Range{}, err
 	}
 	if c.batch.Moved {
-		s.Moved(c.batch.Floor.String())
+		s.Moved(c.batch.Floor)
 	}
 	issued, err := c.result()
 	if err == nil {

@@ -2,6 +2,8 @@ package survey
 
 // Activity is what a node tells operators about its users, beside who they are, at /admin/security.
 type Activity struct {
+	// LastMove is the latest move of time far ahead of the clock; nil if the node has seen none since it started.
+	LastMove *Move `json:"lastMove,omitempty"`
 	// Uses has what each user has used of the node since it started, by name, without those who have asked for nothing.
 	Uses []Use `json:"uses,omitempty"`
 }
