@@ -31,6 +31,7 @@ func nodeDescriptions() []telemetry.Description {
 	m := telemetry.NewMetrics("")
 	m.NewRequestStats()
 	telemetry.WatchConnections(m.Registry(), 1, 1, nil)
+	telemetry.WatchUsers(m.Registry(), nil)
 	telemetry.WatchSpans(m.Registry(), nil)
 	(&telemetry.Log{}).Watch(m.Registry())
 	return m.Registry().Descriptions()

@@ -21,6 +21,7 @@ type statusCmd struct {
 	Watch    bool          `name:"watch" short:"w" help:"Repeat until Ctrl-C."`
 	Interval time.Duration `name:"interval" default:"1s" help:"Interval of --watch."`
 	Timeout  time.Duration `name:"timeout" default:"4s" help:"Maximum time for the command, or for each report of --watch: half of it for the answers of the nodes that are named, half for those of the other members."`
+	Users    bool          `name:"users" help:"Show as well what each user has used of all members together since they started. It takes the role admin at each."`
 	JSON     bool          `name:"json" help:"Print one line of JSON with the full state of every member."`
 
 	accessFlags
@@ -55,14 +56,13 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 		}
 	}
 	if !c.Watch {
-		report, err := asked.Ask(ctx, c.Addrs)
+		report, err := c.ask(ctx, reach, asked)
 		if err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		reach.NameSockets(report.Views)
 		if err := c.write(con.out, report); err != nil {
 			return err
 		}
@@ -78,14 +78,13 @@ func (c *statusCmd) watch(ctx context.Context, con console, reach *operator.Acce
 	ticker := time.NewTicker(c.Interval)
 	defer ticker.Stop()
 	for {
-		report, err := asked.Ask(ctx, c.Addrs)
+		report, err := c.ask(ctx, reach, asked)
 		if err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
 			return nil // interrupted: the report is incomplete
 		}
-		reach.NameSockets(report.Views)
 		var frame bytes.Buffer
 		block := !c.JSON && !screen.terminal // has the time above it and a blank line below
 		if block {
@@ -125,11 +124,32 @@ func (c *statusCmd) survey(reach *operator.Access) (*survey.Survey, error) {
 	return &survey.Survey{Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: c.Timeout / 2}, nil
 }
 
-func (c *statusCmd) write(w io.Writer, report *survey.Report) error {
-	if c.JSON {
-		return json.NewEncoder(w).Encode(report)
+// statusReport is what the command prints.
+type statusReport struct {
+	*survey.Report
+	*userReport // nil without --users
+}
+
+// ask asks all members.
+func (c *statusCmd) ask(ctx context.Context, reach *operator.Access, asked *survey.Survey) (r statusReport, err error) {
+	if r.Report, err = asked.Ask(ctx, c.Addrs); err != nil {
+		return r, err
 	}
-	return survey.WriteTable(w, report)
+	if c.Users {
+		r.userReport = askUsers(ctx, asked, r.Report)
+	}
+	reach.NameSockets(r.Views)
+	return r, nil
+}
+
+func (c *statusCmd) write(w io.Writer, r statusReport) error {
+	if c.JSON {
+		return json.NewEncoder(w).Encode(r)
+	}
+	if err := survey.WriteTable(w, r.Report); err != nil || r.userReport == nil {
+		return err
+	}
+	return r.userReport.write(w)
 }
 
 // statusScreen shows frames one after the other, on a terminal in the same place.

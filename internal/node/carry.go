@@ -110,8 +110,14 @@ func (c *core) carry(r front.Carried) (w *carried, nonce uint64, err error) {
 // carryAnswered takes in the leader's answer.
 func (p *peerConn) carryAnswered(nonce uint64, status uint16, body []byte) {
 	k := &p.core.carrying
-	if nonce == 0 { // wire.AppendCarryGreeting
+	switch {
+	case nonce == 0: // wire.AppendCarryGreeting
 		p.carries = true
+		return
+	case nonce == toldNonce:
+		if told := p.core.node.cfg.Told; told != nil {
+			told(body)
+		}
 		return
 	}
 	if w := k.waiting[nonce]; w != nil && w.to == p {

@@ -45,6 +45,8 @@ type Config struct {
 	// CarryInPlaintext lets members in plaintext pass on requests of operators, as PeerInsecure does: set it only if everybody who can
 	// connect is an operator anyway. Otherwise only members with a certificate may.
 	CarryInPlaintext bool
+	// Told, if not nil, is called with each report of another member; see Node.Tell. It must be quick, and does not keep the report.
+	Told func(report []byte)
 	// CheckPeers, if not nil, has the node not start if it fails for the addresses of the other
 	// members on record.
 	CheckPeers func(addrs map[uint64]string) error

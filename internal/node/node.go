@@ -105,7 +105,8 @@ func Start(cfg Config) (*Node, error) {
 	if seed != nil {
 		n.core.disk.seedDir = cfg.DataDir
 		cfg.Log.Info("this node restores a cluster from a backup", "node", oracle.NodeOf(cfg.NodeID), "backup", seed.Backup.Sum[:16],
-			"of_cluster", seed.Backup.ClusterID, "floor", seed.Floor)
+			"of_cluster", seed.Backup.ClusterID, "floor", seed.Floor,
+			"ahead", time.Unix(0, int64(seed.Floor)).Sub(cfg.Clock.Wall()).String())
 	}
 	cfg.Log.Info("node started", "node", oracle.NodeOf(cfg.NodeID), "dir", cfg.DataDir, "fresh", rec.Fresh, "start", rec.Identity.Boot,
 		"cluster", fmt.Sprintf("%016x", rec.Identity.ClusterID), "incarnation", fmt.Sprintf("%016x", rec.Identity.Incarnation))

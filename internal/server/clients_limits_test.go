@@ -176,6 +176,41 @@ func TestClients_QuotasOfRates(t *testing.T) {
 	}
 }
 
+// TestClients_EveryFrontCountsByUser what it serves, with limits and without, also in pipelines.
+func TestClients_EveryFrontCountsByUser(t *testing.T) {
+	n := testnode.Guarded(t, `{"users": {"free": {"roles": ["timestamps", "ids"], "secrets": ["HASH"]},
+		"bound": {"roles": ["timestamps", "ids"], "secrets": ["HASH"], "limits": {"requests": 1000, "timestamps": 100000}}}}`, nil)
+	for _, user := range []string{"free", "bound"} {
+		web, redis := rig.DialHTTP(t, n.Client, nil), rig.DialRedis(t, n.Client, nil)
+		await.Until(t, "IDs are made", func() bool {
+			status, _ := rig.Fetch(t, "http://"+n.Admin+"/ready/ids")
+			return status == 200
+		})
+		for range 3 {
+			web.Send("/api/snowflake?n=2", rig.Bearer(user, rig.Secret))
+		}
+		for range 3 {
+			if status, _, body := web.Receive(); status != 200 {
+				t.Fatalf("%s: %d %s", user, status, body)
+			}
+		}
+		web.Ask("/timestamp?n=3", rig.Bearer(user, rig.Secret))
+		redis.Does("AUTH "+user+" "+rig.Secret, "+OK")
+		redis.Does("TS 4", "$16")
+		redis.Does("SNOWFLAKE 5", "*5")
+		redis.Send("TS", "TS")
+		for range 2 {
+			redis.Receive()
+		}
+		_, metrics := rig.Fetch(t, "http://"+n.Metrics+"/metrics")
+		for _, want := range []string{`isotone_user_requests_total{user="` + user + `"} 8`, `isotone_user_timestamps_total{user="` + user + `"} 20`} {
+			if !strings.Contains(metrics, "\n"+want+"\n") {
+				t.Errorf("%s is missing in %s", want, metrics)
+			}
+		}
+	}
+}
+
 func TestClients_QuotasOfConnections(t *testing.T) {
 	n := testnode.Guarded(t, `{"users": {"one": {"roles": ["timestamps"], "secrets": ["HASH"], "limits": {"connections": 1}}}, "addressLimits": {"connections": 3}}`, nil)
 	auth := "AUTH one " + rig.Secret

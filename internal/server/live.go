@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
@@ -28,9 +29,9 @@ type documents struct {
 	reloading sync.Mutex
 }
 
-func newDocuments(s *config.Settings, n *node.Node, version, addr string, m *telemetry.Metrics, log *slog.Logger) (*documents, error) {
+func newDocuments(s *config.Settings, n *node.Node, users *access.Control, version, addr string, m *telemetry.Metrics, log *slog.Logger) (*documents, error) {
 	interval := s.LiveInterval
-	d := &documents{own: newStateSource(n, version, addr, s.SnowflakeLayout, interval, m)}
+	d := &documents{own: newStateSource(n, users, version, addr, s.SnowflakeLayout, interval, m)}
 	observe := live.Observer{Loaded: m.ObserveLiveLoad, Failing: m.SetLiveFailing, Streams: m.AddLiveStreams, Cut: m.CountLiveCut}
 	var err error
 	if d.set, err = live.New(live.Config{Sources: s.Live, Interval: interval, Origins: s.LiveOrigins, Log: log, Observe: observe}); err != nil {

@@ -225,6 +225,7 @@ func Start(s *config.Settings, so Sockets, o Options, log *slog.Logger) (*Member
 		PeerInsecure:          s.PeerInsecure,
 		CarryInPlaintext:      f.users.AnonymousIsAdmin(),
 		CheckPeers:            checkPeersInClear(s),
+		Told:                  f.users.Owe,
 		ClientAddr:            m.Addr,
 		DataDir:               s.DataDir,
 		EpochInterval:         s.EpochInterval,
@@ -251,8 +252,8 @@ func Start(s *config.Settings, so Sockets, o Options, log *slog.Logger) (*Member
 		return nil, errors.Join(err, so.closeFronts(), m.forwarding.close())
 	}
 	m.forwarding.of(m.Node.Status)
-	m.followFiles(f.clients.Run, f.users.Run, runPeerTLS(f.peers))
-	if m.docs, err = newDocuments(s, m.Node, o.Version, addr, metrics, log); err != nil {
+	m.followFiles(f.clients.Run, f.users.Run, runPeerTLS(f.peers), tellUse(f.users, m.Node))
+	if m.docs, err = newDocuments(s, m.Node, f.users, o.Version, addr, metrics, log); err != nil {
 		m.unfollow()
 		m.trace.Close()
 		return nil, errors.Join(err, m.Node.Close(), so.closeFronts(), m.forwarding.close())
@@ -276,6 +277,7 @@ func openMemberFiles(s *config.Settings, alone bool, addr string, join *node.Joi
 	if f.users, err = access.Open(access.Config{File: s.ACLFile, Setting: "ACL_FILE", Anonymous: s.Anonymous, Alone: alone, Ended: f.clients.Ended, Log: log}); err != nil {
 		return f, err
 	}
+	watchUsers(metrics.Registry(), f.users)
 	f.clients.OnChange(f.users.Renew)
 	warnAllRoles(s, log)
 	tellOperators(s, alone, log)
@@ -304,7 +306,8 @@ func (m *Member) startFronts(s *config.Settings, so Sockets, f memberFiles, metr
 		server:  m.Node,
 		web: web.Config{
 			Backend: m.Node, IDs: m.Node.IDs(-1), Clock: m.Node.Clock(), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.Node, Carrier: m.Node,
-			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.Node, Security: func() front.Security { return describeSecurity(s, f) }}).Serve, Mode: s.ReadMode, TLS: secure, Access: f.users,
+			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.Node, Security: func() any { return tellOperator(s, f) }, Raised: web.FloorRaised}).Serve,
+			Mode: s.ReadMode, TLS: secure, Access: f.users,
 			Limits: web.Limits{ConnectionsMax: limits.client}, Observe: metrics.ObserveRequest, Log: log,
 		},
 		ids:     func(i int) front.IDs { return m.Node.IDs(i) },

@@ -1,18 +1,23 @@
 package server
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/auth/certname"
 	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/inspect/doctor"
+	"github.com/isotone/isotone/internal/inspect/survey"
+	"github.com/isotone/isotone/internal/node"
 	"github.com/isotone/isotone/internal/operator"
 )
 
@@ -71,6 +76,60 @@ func DescribeTrust(s *config.Settings) *doctor.Trust {
 		t.PeersError = oneLine(err)
 	}
 	return t
+}
+
+// tellOperator returns all that a node tells operators about its users and peers.
+func tellOperator(s *config.Settings, f memberFiles) any {
+	return struct {
+		front.Security
+		survey.Activity
+	}{describeSecurity(s, f), describeActivity(f.users)}
+}
+
+// describeActivity returns what a node tells operators about what its users do.
+func describeActivity(users *access.Control) (a survey.Activity) {
+	a.LastMove = describeMove(users)
+	for _, u := range users.Uses() {
+		a.Uses = append(a.Uses, survey.Use(u))
+	}
+	return a
+}
+
+// describeMove returns the latest move of time far ahead of the clock, or nil.
+func describeMove(users *access.Control) *survey.Move {
+	m := users.LastMove()
+	if m == nil {
+		return nil
+	}
+	return &survey.Move{At: m.At, Operator: m.Operator, User: m.User, Client: m.Client, To: m.To, AheadSeconds: m.Ahead.Seconds()}
+}
+
+// watchUsers adds what users have used to the metrics.
+func watchUsers(r *telemetry.Registry, users *access.Control) {
+	telemetry.WatchUsers(r, func() (uses []telemetry.Use) {
+		for _, u := range users.Uses() {
+			uses = append(uses, telemetry.Use(u))
+		}
+		return uses
+	})
+}
+
+// tellUse returns a function that tells the other members what users have used of their limits.
+func tellUse(users *access.Control, n *node.Node) func(context.Context) {
+	return func(ctx context.Context) {
+		tick := time.NewTicker(access.ReportEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if report := users.Report(); report != nil {
+					n.Tell(report)
+				}
+			}
+		}
+	}
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/utc"
 	"github.com/isotone/isotone/internal/inspect/survey"
@@ -23,6 +24,7 @@ const historyMax = 300
 // stateSource builds the state document of a node. Load must not be called concurrently.
 type stateSource struct {
 	node     *node.Node
+	users    *access.Control
 	version  string
 	addr     string
 	layout   snowflake.Layout
@@ -34,9 +36,9 @@ type stateSource struct {
 	latest   atomic.Pointer[survey.State]
 }
 
-func newStateSource(n *node.Node, version, addr string, layout snowflake.Layout, interval time.Duration, m *telemetry.Metrics) *stateSource {
+func newStateSource(n *node.Node, users *access.Control, version, addr string, layout snowflake.Layout, interval time.Duration, m *telemetry.Metrics) *stateSource {
 	return &stateSource{
-		node: n, version: version, addr: addr, layout: layout, interval: interval, metrics: m,
+		node: n, users: users, version: version, addr: addr, layout: layout, interval: interval, metrics: m,
 		sampler: m.NewSampler(time.Now()), history: survey.History{IntervalSeconds: interval.Seconds()},
 	}
 }
@@ -101,6 +103,10 @@ func (s *stateSource) describe(r *node.Report) *survey.State {
 	}
 	for _, e := range r.Elections {
 		state.Elections = append(state.Elections, survey.Election{At: e.At.UTC(), Term: e.Term, Leader: e.Leader, GapSeconds: e.Gap.Seconds()})
+	}
+	if m := describeMove(s.users); m != nil {
+		m.User, m.Client = "", ""
+		state.LastMove = m
 	}
 	return state
 }

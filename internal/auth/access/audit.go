@@ -1,11 +1,15 @@
 package access
 
 import (
+	"cmp"
+	"context"
 	"log/slog"
 	"maps"
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/isotone/isotone"
 )
 
 // auditEvery and auditBurst bound the lines about denied requests: a flood of them must not
@@ -55,39 +59,79 @@ func (a *audit) denied(reason, name string, addr netip.Addr, what string) {
 // movedEvery bounds the lines of one user about moved time.
 const movedEvery = time.Minute
 
-// Moved counts and logs that the floor of a request has moved time ahead of the clock, for all clients.
-func (s *Session) Moved(floor string) {
+// farAhead is how far ahead of the clock time has to be moved for that to be remembered, and for a warning if an operator has done it.
+const farAhead = 2 * time.Second
+
+// Move says who has moved time ahead of the clock, for all clients.
+type Move struct {
+	At       time.Time
+	Operator bool // else a client, by the floor of a request
+	// User has done it; a name in parentheses if none is known. Client is the address.
+	User, Client string
+	// To is the time that was reached, Ahead how far it was ahead of the wall clock of this node then.
+	To    time.Time
+	Ahead time.Duration
+}
+
+func (s *Session) move(to uint64, isOperator bool) Move {
+	now, at := time.Now(), time.Unix(0, int64(to)).UTC()
+	return Move{At: now.UTC(), Operator: isOperator, User: cmp.Or(s.Name(), anonymousName), Client: clientText(s.addr), To: at, Ahead: at.Sub(now)}
+}
+
+// Moved counts and logs that the floor of a request has moved time ahead of the clock.
+func (s *Session) Moved(floor isotone.Timestamp) {
 	if s.control == nil {
 		return
 	}
-	c, name := s.control, s.Name()
-	if name == "" {
-		name = anonymousName
-	}
-	if n, log := c.moved.count(name, c.cfg.Now()); log {
-		c.cfg.Log.Warn("audit: a client has moved time ahead of the clock", "floor", floor, "client", clientText(s.addr), "user", name, "times", n)
+	c, m := s.control, s.move(floor.Time, false)
+	if n, log := c.moved.count(m, c.cfg.Now()); log {
+		c.cfg.Log.Warn("audit: a client has moved time ahead of the clock", "floor", floor.String(), "to", m.To, "ahead", m.Ahead.String(),
+			"client", m.Client, "user", m.User, "times", n)
 	}
 }
 
-// anonymousName stands for clients without credentials.
-const anonymousName = "(anonymous)"
+// Raised logs that an operator has moved time from one unix nanosecond beyond another.
+func (s *Session) Raised(from, to uint64) {
+	if s.control == nil {
+		return
+	}
+	m, level := s.move(to, true), slog.LevelInfo
+	if m.Ahead > farAhead {
+		level = slog.LevelWarn
+	}
+	s.control.moved.remember(m)
+	s.control.cfg.Log.Log(context.Background(), level, "audit: an operator has moved time", "from", time.Unix(0, int64(from)).UTC(), "to", m.To,
+		"ahead", m.Ahead.String(), "client", m.Client, "user", m.User)
+}
 
 // moved counts by user how often time was moved.
 type moved struct {
 	mu     sync.Mutex
 	by     map[string]uint64
 	logged map[string]time.Duration
+	last   *Move
 }
 
-// count counts once for a user, and reports whether that should be logged. Users beyond usersMax share one count.
-func (m *moved) count(name string, now time.Duration) (n uint64, log bool) {
+// remember keeps a move that was far ahead of the clock.
+func (m *moved) remember(last Move) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last.Ahead > farAhead {
+		m.last = &last
+	}
+}
+
+// count counts a move, and reports whether it should be logged. Users beyond usersMax share one count.
+func (m *moved) count(move Move, now time.Duration) (n uint64, log bool) {
+	m.remember(move)
+	name := move.User
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.by == nil {
 		m.by, m.logged = map[string]uint64{}, map[string]time.Duration{}
 	}
 	if _, known := m.by[name]; !known && len(m.by) >= usersMax {
-		name = "(others)"
+		name = othersName
 	}
 	m.by[name]++
 	last, before := m.logged[name]
@@ -102,6 +146,13 @@ func (c *Control) MovedTime() map[string]uint64 {
 	c.moved.mu.Lock()
 	defer c.moved.mu.Unlock()
 	return maps.Clone(c.moved.by)
+}
+
+// LastMove returns the latest move of time far ahead of the clock, nil if this process has seen none. It does not change.
+func (c *Control) LastMove() *Move {
+	c.moved.mu.Lock()
+	defer c.moved.mu.Unlock()
+	return c.moved.last
 }
 
 // RefusedHere returns how many requests of operators came from loopback addresses without credentials and were refused, since

@@ -49,10 +49,15 @@ func (b *budget) spend(now, interval time.Duration, burst int64) bool {
 
 // owe uses one of burst, even if there is none left, until most are used.
 func (b *budget) owe(now, interval time.Duration, most int64) {
+	owe(&b.earned, now, interval, time.Duration(most)*interval)
+}
+
+// owe adds cost to what was earned until most are ahead of now.
+func owe(earned *atomic.Int64, now, cost, most time.Duration) {
 	for {
-		was := b.earned.Load()
-		owed := min(max(was, int64(now))+int64(interval), int64(now)+most*int64(interval))
-		if owed <= was || b.earned.CompareAndSwap(was, owed) {
+		was := earned.Load()
+		owed := min(max(was, int64(now))+int64(cost), int64(now+most))
+		if owed <= was || earned.CompareAndSwap(was, owed) {
 			return
 		}
 	}

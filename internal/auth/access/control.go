@@ -48,6 +48,8 @@ type Control struct {
 	verify *verifier
 	audit  audit
 	moved  moved
+	// anonymous and others count those who have no tally of their own.
+	anonymous, others tally
 	// refusedHere counts requests of operators from loopback addresses without credentials.
 	refusedHere atomic.Uint64
 

@@ -206,3 +206,22 @@ func FuzzCertificateName(f *testing.F) {
 		}
 	})
 }
+
+// FuzzOwe has reports of all kinds. None takes a user's rates further than oweMax, and what one node reports another one reads.
+func FuzzOwe(f *testing.F) {
+	for _, seed := range []string{"", "\x01u", "\x01u\x64\x05", "\x01u\x64\x05\x01u\x01\x00", "\xff" + strings.Repeat("u", 300), "\x01u\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, report []byte) {
+		c := &Control{cfg: Config{Now: func() time.Duration { return time.Hour }}}
+		u := &user{name: "u", limits: Limits{Requests: 3, Timestamps: rateMax}}
+		u.usage = newUsage(u.limits)
+		c.table.Store(&table{users: map[string]*user{"u": u}})
+		c.Owe(report)
+		for _, b := range []*bucket{&u.usage.requests, &u.usage.timestamps} {
+			if ahead := b.earned.Load() - int64(time.Hour); b.earned.Load() < 0 || ahead > int64(oweMax) {
+				t.Fatalf("%q: %v are used up", report, time.Duration(ahead))
+			}
+		}
+	})
+}

@@ -88,7 +88,7 @@ func (s *Session) TakeWorker(session uint64, worker int) (settle func(worker int
 		return func(int, int64, int64) {}, nil
 	}
 	if most := u.limits.Load().Workers; !u.leases.take(most, session, worker, time.Now().UnixMilli()) {
-		return nil, s.over("worker leases", time.Minute)
+		return nil, s.over(1, "worker leases", time.Minute)
 	}
 	return func(worker int, start, end int64) { u.leases.settle(session, worker, start, end) }, nil
 }

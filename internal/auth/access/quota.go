@@ -40,6 +40,8 @@ type usage struct {
 	connections, streams atomic.Int64
 	inPool               [pools]atomic.Int64 // the connections by pool
 	leases               leases
+	tally                tally
+	told                 told
 	// refusals and handshakes are those of an address.
 	refusals, handshakes budget
 }

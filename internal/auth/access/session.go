@@ -216,6 +216,7 @@ func (s *Session) Require(roles Roles) error {
 	if s.May(roles) {
 		return nil
 	}
+	s.tally().lackedRole.Add(1)
 	s.control.audit.denied("role", s.user.name, s.addr, (roles &^ s.user.roles).String())
 	if roles&Admin != 0 && s.user.name == "" && s.addr.IsLoopback() {
 		s.control.refusedHere.Add(1)
@@ -242,17 +243,33 @@ func (s *Session) RequireAny() error {
 	return isotone.Errorf(isotone.CodeUnauthorized, "Authentication required.")
 }
 
-// Take uses a number of requests for a number of timestamps or IDs. The error matches
-// isotone.ErrQuotaExceeded and says how long to wait; then nothing was used.
+// Take is Charge and Used, for requests that this node answers by itself.
 func (s *Session) Take(requests, timestamps uint64) error {
-	u := s.limited()
-	if u == nil {
-		return nil
+	err := s.Charge(requests, timestamps)
+	if err == nil {
+		s.Used(requests, timestamps)
 	}
-	if wait := u.take(s.control.cfg.Now(), requests, timestamps); wait > 0 {
-		return s.over("requests or timestamps a second", wait)
+	return err
+}
+
+// Charge uses a number of requests for a number of timestamps or IDs. The error matches
+// isotone.ErrQuotaExceeded and says how long to wait; then nothing was used. Call Used when they are answered: what fails,
+// or is passed on to another node, counts for the quota of this node only.
+func (s *Session) Charge(requests, timestamps uint64) error {
+	if wait := s.spend(requests, timestamps); wait > 0 {
+		return s.over(requests, "requests or timestamps a second", wait)
 	}
 	return nil
+}
+
+// Spend is Charge that only reports whether there is enough left: a refusal is neither logged nor counted.
+func (s *Session) Spend(requests, timestamps uint64) bool { return s.spend(requests, timestamps) == 0 }
+
+func (s *Session) spend(requests, timestamps uint64) (wait time.Duration) {
+	if u := s.limited(); u != nil {
+		wait = u.take(s.control.cfg.Now(), requests, timestamps)
+	}
+	return wait
 }
 
 // limited returns the usage that requests count for; nil: unlimited.
@@ -270,7 +287,9 @@ func (s *Session) owner() *usage {
 	return s.address
 }
 
-func (s *Session) over(what string, wait time.Duration) error {
+// over refuses a number of requests.
+func (s *Session) over(requests uint64, what string, wait time.Duration) error {
+	s.tally().overQuota.Add(requests)
 	s.control.audit.denied("quota", s.user.name, s.addr, what)
 	wait = max(wait, time.Millisecond)
 	e := isotone.Errorf(isotone.CodeQuotaExceeded, "more %s than allowed; retry after %d ms", what, (wait+time.Millisecond-1)/time.Millisecond)
@@ -291,7 +310,7 @@ func (s *Session) TakeStream() (done func(), err error) {
 	}
 	if n := u.streams.Add(1); most > 0 && n > most {
 		u.streams.Add(-1)
-		return nil, s.over("streams", time.Second)
+		return nil, s.over(1, "streams", time.Second)
 	}
 	return func() { u.streams.Add(-1) }, nil
 }

@@ -282,7 +282,7 @@ func (s *Session) Become(c Credentials) error {
 	}
 	if u := s.control.table.Load().users[c.Name]; u != nil && u.usage != nil && u.usage != s.counted {
 		if (!s.closed || u.limits.Connections > 0) && !s.control.shares.hasRoom(u.usage, s.pool) {
-			return s.over("connections of this user", time.Second)
+			return s.over(1, "connections of this user", time.Second)
 		}
 	}
 	s.name, s.proof = c.Name, sum

@@ -51,8 +51,10 @@ const (
 type Config struct {
 	// Operator is required.
 	Operator front.Operator
-	// Security describes the node; nil: there is no such path. Safe for concurrent use.
-	Security func() front.Security
+	// Security describes the node, as front.Security and more; nil: there is no such path. Safe for concurrent use.
+	Security func() any
+	// Raised, if not nil, is told of each floor that has moved time, with the context of the request.
+	Raised func(context.Context, front.FloorRaised)
 }
 
 // Handler serves the API. It is safe for concurrent use.
@@ -257,6 +259,9 @@ func (h *Handler) raiseFloor(r *http.Request, body []byte) (any, error) {
 	a, err := h.cfg.Operator.RaiseFloor(r.Context(), f.Time, f.Force)
 	if err != nil {
 		return nil, err
+	}
+	if a.Raised && h.cfg.Raised != nil {
+		h.cfg.Raised(r.Context(), a)
 	}
 	return a, nil
 }

@@ -119,6 +119,7 @@ type pendingBatch struct {
 	counts  []uint64 // as submitted
 	ranges  []isotone.Range
 	asks    []ask
+	sum     uint64 // of counts
 	queries []byte
 	began   time.Duration
 	class   int // it has room for 1<<class requests

@@ -52,7 +52,7 @@ func (h *handler) admit(b []byte) verdict {
 	if !h.session.May(roles[r.target]) {
 		return cold // net/http answers 401 or 403
 	}
-	if r.target != targetTimestamps && h.session.Limited() && h.session.Take(1, r.made()) != nil {
+	if r.target != targetTimestamps && !h.session.Spend(1, r.made()) {
 		return cold // net/http answers 429
 	}
 	return hot

@@ -136,13 +136,13 @@ func (d *reader) prepare(o owner) *pendingBatch {
 	p := f.spare.take(f, f.group.len())
 	p.fill(&f.group)
 	p.batch.Raise = p.batch.Floor != (isotone.Timestamp{}) && d.session.May(access.Floors)
-	p.owner, p.began = o, d.conn.Now()
+	p.owner, p.began, p.sum = o, d.conn.Now(), f.group.sum()
 	return p
 }
 
 // hand hands p, just prepared, to the backend, or answers it if the quota is used up.
 func (d *reader) hand(p *pendingBatch) {
-	if err := d.session.Take(uint64(d.front.group.len()), d.front.group.sum()); err != nil {
+	if err := d.session.Charge(uint64(len(p.asks)), p.sum); err != nil {
 		p.batch.Err = err
 		p.batch.Done(&p.batch)
 		return
@@ -155,7 +155,10 @@ func (h *handler) answer(p *pendingBatch) {
 	f, c := h.front, h.conn
 	h.pending = nil
 	if p.batch.Moved {
-		h.session.Moved(p.batch.Floor.String())
+		h.session.Moved(p.batch.Floor)
+	}
+	if p.batch.Err == nil {
+		h.session.Used(uint64(len(p.asks)), p.sum)
 	}
 	a := f.answersFor(c)
 	a.refresh(c.Now(), f.cluster())

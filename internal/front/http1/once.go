@@ -17,6 +17,7 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 	a.refresh(c.Now(), f.cluster())
 	out, run, code := c.Buffered(), 0, ""
 	next = hot
+	var served, made uint64
 	start, latest, last := len(out), len(out), false
 	for ; used < len(b) && !last && len(out)-start <= f.cfg.Limits.AnswerBytesMax; run++ {
 		r, v := h.read(b[used:])
@@ -38,6 +39,9 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 			run = 0
 		}
 		code = answered
+		if code == httpapi.CodeOK {
+			served, made = served+1, made+r.made()
+		}
 		used += r.size
 		last = r.last
 	}
@@ -48,6 +52,7 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 	c.SetBuffered(out)
 	if run > 0 {
 		f.observe(c, code, run, 0)
+		h.session.Used(served, made)
 	}
 	if ends {
 		h.close()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -89,7 +90,7 @@ func (s *Streams) become(r *request, b []byte) bool {
 // answerAtOnce answers a request that needs no round.
 func (s *Streams) answerAtOnce(stream uint32, r *request, b []byte, room int) bool {
 	f := s.front
-	if s.session.Limited() && s.session.Take(1, r.made()) != nil {
+	if !s.session.Spend(1, r.made()) {
 		return false
 	}
 	a := f.answersFor(s.conn)
@@ -97,6 +98,9 @@ func (s *Streams) answerAtOnce(stream uint32, r *request, b []byte, room int) bo
 	out, code, ok := f.answerOne(f.scratch[:0], a, r, b)
 	if !ok || len(out) > room {
 		return false
+	}
+	if code == httpapi.CodeOK {
+		s.session.Used(1, r.made())
 	}
 	f.keep(out)
 	s.deliver(stream, out)
@@ -130,7 +134,10 @@ func (s *Streams) answer(p *pendingBatch) {
 	f := s.front
 	s.flying = slices.DeleteFunc(s.flying, func(each *pendingBatch) bool { return each == p })
 	if p.batch.Moved {
-		s.session.Moved(p.batch.Floor.String())
+		s.session.Moved(p.batch.Floor)
+	}
+	if p.batch.Err == nil {
+		s.session.Used(uint64(len(p.asks)), p.sum)
 	}
 	a := f.answersFor(s.conn)
 	a.refresh(s.conn.Now(), f.cluster())

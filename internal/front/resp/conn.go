@@ -230,7 +230,7 @@ func (c *conn) submit() {
 	c.batch.Counts, c.batch.Ranges, c.batch.Err = c.sum[:], c.issued[:], nil
 	c.asked = c.wire.Now()
 	c.waiting = true
-	if err := c.session.Take(uint64(c.commands), c.sum[0]); err != nil {
+	if err := c.session.Charge(uint64(c.commands), c.sum[0]); err != nil {
 		c.batch.Err = err
 		c.done(&c.batch)
 		return
@@ -250,7 +250,7 @@ func (c *conn) done(b *front.Batch) {
 		err = isotone.Errorf(isotone.CodeInternal, "the answer does not have the %d timestamps asked for", c.sum[0])
 	}
 	if b.Moved {
-		c.session.Moved(b.Floor.String())
+		c.session.Moved(b.Floor)
 	}
 	code := codeOK
 	switch {
@@ -259,6 +259,7 @@ func (c *conn) done(b *front.Batch) {
 	case err != nil:
 		code = c.answerFault(err)
 	default:
+		c.session.Used(uint64(c.commands), c.sum[0])
 		c.wire.SetBuffered(c.appendIssued(c.wire.Buffered(), b.Ranges[0]))
 	}
 	c.front.observe(code, c.commands, c.wire.Now()-c.asked)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
@@ -127,6 +128,9 @@ type sessionKey struct{}
 func sessionOf(ctx context.Context) *access.Session {
 	return access.Of(ctx.Value(sessionKey{}))
 }
+
+// FloorRaised logs who has moved time by the request of an operator; see access.Session.Raised.
+func FloorRaised(ctx context.Context, a front.FloorRaised) { sessionOf(ctx).Raised(a.Before, a.Time) }
 
 // authorize answers requests that may not be served, with their code. Otherwise it returns the
 // request to serve.

@@ -45,7 +45,7 @@ func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
 		q.Mode = h.mode
 	}
 	s := sessionOf(r.Context())
-	if err := s.Take(1, q.Count); err != nil {
+	if err := s.Charge(1, q.Count); err != nil {
 		return refuse(w, r, s, err)
 	}
 	issued, err := h.take(r.Context(), &q)
@@ -93,9 +93,12 @@ func (h *handler) take(ctx context.Context, q *httpapi.Query) (isotone.Range, er
 		return isotone.Range{}, err
 	}
 	if c.batch.Moved {
-		s.Moved(c.batch.Floor.String())
+		s.Moved(c.batch.Floor)
 	}
 	issued, err := c.result()
+	if err == nil {
+		s.Used(1, q.Count)
+	}
 	calls.Put(c)
 	return issued, err
 }

@@ -15,6 +15,7 @@ func TestMetrics_PassTheLinter(t *testing.T) {
 	})
 	(&Log{lines: &lines{}}).Watch(m.registry)
 	WatchConnections(m.registry, 1, 1, func() []Connections { return []Connections{{Protocol: "h3", Refusable: true}} })
+	WatchUsers(m.registry, func() []Use { return []Use{{User: "a"}} })
 	m.ObserveLiveLoad("a", "ok", 0)
 	problems, err := testutil.GatherAndLint(m.registry)
 	if err != nil {

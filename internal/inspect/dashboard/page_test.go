@@ -67,6 +67,11 @@ func TestPage_ShowsTheClusterLive(t *testing.T) {
 			t.Errorf("%s: figure %q, a line of %d points", chart, figure, points)
 		}
 	}
+	if text := b.Text("#moved"); text != "" {
+		t.Errorf("nobody has moved time: %q", text)
+	}
+	c.Nodes[2].Change(func(s *survey.State) { s.LastMove = &survey.Move{At: time.Now().Add(-time.Minute), AheadSeconds: 5} })
+	b.Until(10*time.Second, "/^A client moved time 5.0.s ahead of the clock, 1.min.* ago; the log says who/.test(document.querySelector('#moved').textContent)")
 	before := b.Text(".value")
 	b.Until(10*time.Second, fmt.Sprintf("document.querySelector('.value').textContent !== %q", before))
 	quiet(t, b, 0)

@@ -164,6 +164,8 @@ type NodeProbe struct {
 	Served *Certificate
 	// Security is who may reach it; nil if it does not tell.
 	Security *front.Security
+	// LastMove is the latest move of time far ahead of the clock that it has seen; nil if there was none, or it does not tell.
+	LastMove *survey.Move
 	// FilesOpen and FilesMax are its open files and their limit; 0 if unknown.
 	FilesOpen, FilesMax uint64
 }

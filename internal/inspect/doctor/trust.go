@@ -10,6 +10,7 @@ import (
 
 	"github.com/isotone/isotone/internal/auth/certname"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/inspect/survey"
 )
 
 // Trust is what the files of a node's settings say about users and peers, as the node would read
@@ -29,6 +30,7 @@ const sumShown = 16
 type teller struct {
 	name string
 	*front.Security
+	lastMove *survey.Move
 }
 
 // tellers returns the nodes that tell, and the names of those that do not although they answer.
@@ -36,7 +38,7 @@ func (c *Cluster) tellers() (list []teller, silent []uint64) {
 	for i, v := range c.Report.Views {
 		switch s := c.Nodes[i].Security; {
 		case s != nil:
-			list = append(list, teller{name(v), s})
+			list = append(list, teller{name(v), s, c.Nodes[i].LastMove})
 		case v.State != nil:
 			silent = append(silent, v.NodeID)
 		}
@@ -76,6 +78,9 @@ func (j *findings) trust(m *Measurements) {
 	for _, n := range list {
 		j.allRoles(n.name, n.Security)
 		j.whoMoved(n.name, n.Security)
+		if n.lastMove != nil {
+			j.lastMove(m.At, n.name, n.lastMove)
+		}
 		if n.Users != nil && n.Users.Refused {
 			j.add(Problem, "users", n.name, "the file of ACL_FILE cannot be used; the list before stays in force", "correct the file; isotone user check says what is wrong with it")
 		}
@@ -108,10 +113,25 @@ func (j *findings) whoMoved(subject string, s *front.Security) {
 	}
 }
 
+// lastMove names who has moved time far ahead of the clock last, and warns while it is still ahead.
+func (j *findings) lastMove(at time.Time, subject string, m *survey.Move) {
+	by := "the floor of a request of user " + m.User
+	if m.Operator {
+		by = "a floor that operator " + m.User + " has raised"
+	}
+	text := fmt.Sprintf("%s, from %s, has moved time %v ahead of the clock at %s, to %s", by, m.Client,
+		time.Duration(m.AheadSeconds*float64(time.Second)).Round(time.Millisecond), m.At.Format(time.RFC3339), m.To.Format(time.RFC3339))
+	if m.To.After(at) {
+		j.add(Warning, "floors", subject, text+": time stands still until the clock has caught up", "wait; timestamps are issued meanwhile, and those of 64 bits are fewer")
+		return
+	}
+	j.ok("floors", subject, "%s", text)
+}
+
 // sameUsers compares the lists of users; that of a file on this machine is one of them.
 func (j *findings) sameUsers(list []teller, l *Local) {
 	if l != nil && l.Trust != nil && l.Trust.Security.Users != nil && len(list) > 0 {
-		list = append(slices.Clone(list), teller{"ACL_FILE here", &l.Trust.Security})
+		list = append(slices.Clone(list), teller{"ACL_FILE here", &l.Trust.Security, nil})
 	}
 	by := map[string][]string{}
 	for _, n := range list {

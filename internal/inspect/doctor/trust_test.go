@@ -8,6 +8,7 @@ import (
 
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/inspect/doctor"
+	"github.com/isotone/isotone/internal/inspect/survey"
 )
 
 // security is what a node of a healthy cluster tells.
@@ -31,6 +32,9 @@ var distrust = []ailment{
 		"node 1, node 2, ACL_FILE here: SHA-256 a1a1a1a1a1a1a1a1…; node 3: SHA-256 b2b2b2b2b2b2b2b2…"},
 	{"another list on this machine", func(l *doctor.Local, _ *doctor.Cluster) { l.Trust.Security.Users.SHA256 = "c3" }, doctor.Problem, "users", "ACL_FILE here: SHA-256 c3…"},
 	{"a user who moves time", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).MovedTime = map[string]uint64{"shop": 2} }, doctor.Warning, "floors", "user shop have moved time ahead of the clock, for all clients: 2 times"},
+	{"time that a client has moved ahead", func(_ *doctor.Local, c *doctor.Cluster) {
+		c.Nodes[2].LastMove = &survey.Move{At: now.Add(-time.Second), User: "shop", Client: "192.0.2.7", To: now.Add(4 * time.Second), AheadSeconds: 5}
+	}, doctor.Warning, "floors", "the floor of a request of user shop, from 192.0.2.7, has moved time 5s ahead of the clock at 2027-"},
 	{"operators by loopback", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 2).RefusedHere = 1 }, doctor.Warning, "users", "1 request of operators came from its own machine over TCP"},
 	{"a node without a list", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).Users, told(c, 3).ClientCA = nil, false }, doctor.Problem, "users", "node 3: no list"},
 	{"a list that is refused", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).Users.Refused = true }, doctor.Problem, "users", "the list before stays in force"},

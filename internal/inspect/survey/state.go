@@ -40,7 +40,9 @@ type State struct {
 	Workers []Worker `json:"workers"`
 	// Elections are the latest changes of leader that this node has seen, oldest first.
 	Elections []Election `json:"elections"`
-	History   *History   `json:"history,omitempty"`
+	// LastMove is the latest move of time far ahead of the clock that this node has seen; nil if there was none since it started.
+	LastMove *Move    `json:"lastMove,omitempty"`
+	History  *History `json:"history,omitempty"`
 }
 
 // Node describes the node that made the document.
@@ -153,6 +155,20 @@ type Election struct {
 	Leader uint64    `json:"leader"`
 	// GapSeconds is how long no leader was known before this one.
 	GapSeconds float64 `json:"gapSeconds"`
+}
+
+// Move says that somebody has moved time ahead of the clock, for all clients.
+type Move struct {
+	At time.Time `json:"at"`
+	// Operator: by isotone floor raise; else a client has, by the floor of a request.
+	Operator bool `json:"operator"`
+	// User is a name in parentheses if none is known, and Client the address. In the state document, which others than operators
+	// may read, both are empty.
+	User   string `json:"user,omitempty"`
+	Client string `json:"client,omitempty"`
+	// To is the time that was reached, and AheadSeconds how far it was ahead of the node's clock.
+	To           time.Time `json:"to"`
+	AheadSeconds float64   `json:"aheadSeconds"`
 }
 
 // History has the figures of the last intervals, oldest first, for charts.

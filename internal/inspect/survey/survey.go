@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -198,6 +200,13 @@ func (y Survey) ask(ctx context.Context, v *View) {
 	v.NodeID, v.State = s.Node.ID, s
 }
 
+// Get asks the node of a view for another of its documents, in JSON.
+func (y Survey) Get(ctx context.Context, v View, path string, into any) error {
+	return y.get(ctx, v.Addr, path, func(body io.Reader) error {
+		return json.NewDecoder(io.LimitReader(body, StateBytesMax)).Decode(into)
+	})
+}
+
 // errNoNode: the answer does not come from a node.
 var errNoNode = errors.New("answers, but is not a node (perhaps a proxy); name a node instead")
 
@@ -205,36 +214,47 @@ var errNoNode = errors.New("answers, but is not a node (perhaps a proxy); name a
 var ErrPeerPort = errors.New("this is a peer port (RAFT_ADDR); name the client port, HTTP_PORT")
 
 // fetch reads the state document of one node.
-func (y Survey) fetch(ctx context.Context, base string) (*State, error) {
+func (y Survey) fetch(ctx context.Context, base string) (s *State, err error) {
+	err = y.get(ctx, base, "/state", func(body io.Reader) (err error) {
+		s, err = ReadState(body)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case s.Node.ID == 0:
+		return nil, fmt.Errorf("not a state document: it has no node ID")
+	}
+	return s, nil
+}
+
+// get reads the answer of a node to a request for a path.
+func (y Survey) get(ctx context.Context, base, path string, read func(body io.Reader) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, y.Timeout, fmt.Errorf("no answer within %v", y.Timeout))
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/state", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	client := cmp.Or(y.Client, http.DefaultClient)
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, plain(ctx, err)
+		return plain(ctx, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusNotFound {
-		return nil, errNoNode
+		return errNoNode
 	}
 	if refused := ReadRefusal(response); refused != nil {
-		return nil, refused
+		return refused
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET /state: %s", response.Status)
+		return fmt.Errorf("GET %s: %s", path, response.Status)
 	}
-	s, err := ReadState(response.Body)
-	if err != nil {
-		return nil, plain(ctx, err)
+	if err := read(response.Body); err != nil {
+		return plain(ctx, err)
 	}
-	if s.Node.ID == 0 {
-		return nil, fmt.Errorf("not a state document: it has no node ID")
-	}
-	return s, nil
+	return nil
 }
 
 // plain removes the URL from an error, because the table shows it.

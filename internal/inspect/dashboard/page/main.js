@@ -110,6 +110,7 @@ function show() {
   showElections(view);
   showWorkers(view);
   showRuler(view);
+  showMove(view);
   showTry(view);
 }
 

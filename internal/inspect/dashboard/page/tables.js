@@ -127,6 +127,14 @@ function showRuler(view) {
     (known(ceiling) ? `; ${span(Math.max(0, ceiling - time), 2)} more is reserved.` : "."));
 }
 
+// showMove says when somebody moved time far ahead of the clock last, at any member that answers.
+function showMove(view) {
+  const moves = view.fresh.flatMap((link) => link.state.lastMove ?? []);
+  const last = moves.sort((a, b) => new Date(b.at) - new Date(a.at))[0];
+  byID("moved").hidden = !last;
+  if (last) put(byID("moved"), `${last.operator ? "An operator" : "A client"} moved time ${span(last.aheadSeconds, 2)} ahead of the clock, ${ago((Date.now() - new Date(last.at)) / 1000)}; the log says who.`);
+}
+
 // intervalText returns the largest width of the cluster clock at any node, or why one has none.
 function intervalText(view) {
   const all = view.fresh.map((link) => link.state.interval).filter((i) => i);

@@ -135,7 +135,7 @@ func probeNode(ctx context.Context, client *http.Client, v survey.View, m survey
 	if v.State != nil {
 		all.Go(func() { ahead = askReady(ctx, client, v.Addr, p) })
 		all.Go(func() { p.Served = served(ctx, v.Addr, m.Addr) })
-		all.Go(func() { p.Security = askSecurity(ctx, client, v.Addr) })
+		all.Go(func() { p.Security, p.LastMove = askSecurity(ctx, client, v.Addr) })
 		all.Go(func() { p.FilesOpen, p.FilesMax = openFiles(ctx, client, v.Addr) })
 	}
 	all.Wait()
@@ -254,13 +254,16 @@ func openFiles(ctx context.Context, client *http.Client, base string) (open, lim
 	return open, limit
 }
 
-// askSecurity asks a node who may reach it; nil if it does not tell.
-func askSecurity(ctx context.Context, client *http.Client, base string) *front.Security {
-	var s front.Security
-	if !askJSON(ctx, client, base+"/admin/security", &s) {
-		return nil
+// askSecurity asks a node who may reach it, and who has moved time; nil if it does not tell.
+func askSecurity(ctx context.Context, client *http.Client, base string) (*front.Security, *survey.Move) {
+	var told struct {
+		front.Security
+		survey.Activity
 	}
-	return &s
+	if !askJSON(ctx, client, base+"/admin/security", &told) {
+		return nil, nil
+	}
+	return &told.Security, told.LastMove
 }
 
 // askLeader asks the leader for what only it knows.
