@@ -67,7 +67,7 @@ func (c *doctorCmd) Run(ctx context.Context, con console) error {
 		m.Endpoints = c.Endpoint
 	}
 	if m.Cluster != nil {
-		reach.NameSockets(m.Cluster.Report.Views)
+		reach.NameSockets(m.Cluster.Report)
 	}
 	r := doctor.Judge(m)
 	if c.JSON {

@@ -62,7 +62,7 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		reach.NameSockets(report.Views)
+		reach.NameSockets(report)
 		if err := c.write(con.out, report); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (c *statusCmd) watch(ctx context.Context, con console, reach *operator.Acce
 		if ctx.Err() != nil {
 			return nil // interrupted: the report is incomplete
 		}
-		reach.NameSockets(report.Views)
+		reach.NameSockets(report)
 		var frame bytes.Buffer
 		block := !c.JSON && !screen.terminal // has the time above it and a blank line below
 		if block {
