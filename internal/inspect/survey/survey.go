@@ -136,6 +136,17 @@ func (r *Report) isNobody(v View, cluster string) bool {
 	return true
 }
 
+// twins names nodes with the same ID, which can be while there is no cluster.
+func (r *Report) twins() (problems []string) {
+	for i := 1; i < len(r.Views); i++ { // they are sorted
+		a, b := r.Views[i-1], r.Views[i]
+		if a.State != nil && b.State != nil && a.NodeID == b.NodeID && a.State.ClusterID == b.State.ClusterID {
+			problems = append(problems, fmt.Sprintf("node %d answers at %s and at %s, as two processes: each node needs a NODE_ID of its own", a.NodeID, a.Addr, b.Addr))
+		}
+	}
+	return problems
+}
+
 // answersOtherwise reports whether something answers that does not tell its state, for a reason that has its own words.
 func (v *View) answersOtherwise() bool {
 	return v.Refused != nil || v.Error == errNoNode.Error() || v.Error == ErrPeerPort.Error()
@@ -158,15 +169,19 @@ func merge(views []View, scheme string) (merged []View, members []Member) {
 	}
 	answered := map[uint64]bool{}
 	type identity struct {
-		cluster string
-		node    uint64
+		cluster, addr string // the address only while there is no cluster
+		node          uint64
 	}
-	answers := map[identity]bool{} // two clusters may have nodes with one ID
+	answers := map[identity]bool{} // two clusters may have nodes with one ID, and two machines one by mistake
 	for _, v := range views {
 		if v.State == nil {
 			continue
 		}
-		if id := (identity{v.State.ClusterID, v.NodeID}); !answers[id] {
+		id := identity{cluster: v.State.ClusterID, node: v.NodeID}
+		if id.cluster == "" {
+			id.addr = v.State.Node.Addr
+		}
+		if !answers[id] {
 			answers[id], answered[v.NodeID] = true, true
 			merged = append(merged, v)
 		}
@@ -308,7 +323,7 @@ func (r *Report) judge() {
 	if clusters := r.clusters(); len(clusters) > 1 {
 		r.Problems = append(r.Problems, "the nodes belong to different clusters: "+strings.Join(clusters, ", "))
 	}
-	r.Problems = append(r.Problems, r.Strangers...)
+	r.Problems = append(append(r.Problems, r.Strangers...), r.twins()...)
 	for _, v := range r.Views {
 		switch {
 		case v.State == nil && v.Error == errNoNode.Error():

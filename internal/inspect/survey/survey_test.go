@@ -257,6 +257,18 @@ func TestSurvey_TellsNodesOfTwoClustersWithOneIDApart(t *testing.T) {
 	}
 }
 
+// TestSurvey_NamesTwoNodesWithOneID, of which no cluster can be formed.
+func TestSurvey_NamesTwoNodesWithOneID(t *testing.T) {
+	a, b := fakecluster.New(t, 1, time.Second, nil).Nodes[0], fakecluster.New(t, 1, time.Second, nil).Nodes[0]
+	for _, n := range []*fakecluster.Node{a, b} {
+		n.Change(func(s *survey.State) { s.ClusterID, s.Node.Forming = "", true })
+	}
+	r := ask(t, surveyOf(t, 5*time.Second), a.Addr, b.Addr)
+	if len(r.Views) != 2 || r.Err() == nil || !strings.Contains(r.Err().Error(), "as two processes: each node needs a NODE_ID of its own") {
+		t.Errorf("%+v, %v", r.Views, r.Err())
+	}
+}
+
 // TestSurvey_CountsNoStranger: an address that is that of no member is named, and is no member that does not answer.
 func TestSurvey_CountsNoStranger(t *testing.T) {
 	c := fakecluster.New(t, 3, time.Second, nil)
