@@ -40,7 +40,7 @@ fresh-root: ## the first two commands of README.md on a minimal Debian with Go a
 	release/fresh-root.sh $(FRESH_ARGS)
 
 .PHONY: ci test flakes flakes-totals helm lint race sim mutants mutant-seeds
-ci: ## everything a change has to pass, less than half an hour
+ci: ## everything a change has to pass
 	.ci/run
 
 test: ## all tests
