@@ -39,16 +39,20 @@ release-check: ## build a release twice, verify it, and install, upgrade and rem
 fresh-root: ## the first two commands of README.md on a minimal Debian with Go and nothing else: FRESH_ARGS
 	release/fresh-root.sh $(FRESH_ARGS)
 
-.PHONY: ci test flakes helm lint race sim mutants mutant-seeds
-ci: ## everything a change has to pass, about half an hour
+.PHONY: ci test flakes flakes-totals helm lint race sim mutants mutant-seeds
+ci: ## everything a change has to pass
 	.ci/run
 
 test: ## all tests
 	.ci/run test
 
-# make flakes COUNT=10 FLAKES='./client ./internal/node' RUN='TestSearch'
-flakes: ## tests that fail now and then: FLAKES (packages) COUNT (30) times beside two busy loops
-	COUNT='$(COUNT)' RUN='$(RUN)' .ci/flakes $(FLAKES)
+# make flakes COUNT=10 FLAKES='./client ./internal/node' RUN='TestSearch' RACE=1
+# make flakes HOURS=2 FLAKES=./...
+flakes: ## tests that fail now and then: FLAKES (packages) COUNT (30) times beside two busy loops, or for HOURS
+	COUNT='$(COUNT)' RUN='$(RUN)' RACE='$(RACE)' HOURS='$(HOURS)' .ci/flakes $(FLAKES)
+
+flakes-totals: ## how often each package ran that way in the present state, and how often it failed
+	@go run ./internal/check/evidence/record flakes totals $(if $(RACE),-race)
 
 helm: ## the Helm chart: lint, golden files, schemas
 	.ci/run helm

@@ -42,8 +42,9 @@ build=(go build -trimpath -buildvcs=false -ldflags "$ldflags" -o)
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-go build -o "$dir/" ./release/sbom ./release/licenses
-(cd release/tools && go build -o "$dir/tools" .)
+# -trimpath: what they import of the standard library is compiled once, for them and for the binaries.
+go build -trimpath -buildvcs=false -o "$dir/" ./release/sbom ./release/licenses
+(cd release/tools && go build -trimpath -buildvcs=false -o "$dir/tools" .)
 binaries=() lives=()
 for platform in ${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64}; do
   os=${platform%/*} arch=${platform#*/}

@@ -19,6 +19,6 @@ func TestStatusAndDoctor_NoticeNodesThatAreNoCluster(t *testing.T) {
 		})
 	}
 	addrs := processes{a, b}.addrs()
-	wantRun(t, exitFailure, "2 of 2 members answer", "the nodes belong to different clusters", append([]string{"status"}, addrs...)...)
-	wantRun(t, exitFailure, "the nodes belong to different clusters", "", "doctor", "--endpoint", strings.Join(addrs, ","))
+	wantRun(t, exitFailure, "1 of 1 members answer", " is no member of cluster ", append([]string{"status"}, addrs...)...)
+	wantRun(t, exitFailure, " is no member of cluster ", "", "doctor", "--endpoint", strings.Join(addrs, ","))
 }

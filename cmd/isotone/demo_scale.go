@@ -14,7 +14,7 @@ import (
 
 type demoScaleCmd struct {
 	Act      string        `name:"act" default:"1,2,3,4,5" placeholder:"N,…" help:"Run only these acts: 1 an echo, 2 CPU and stall, 3 workers per core, 4 three models, 5 balance and locality."`
-	Duration time.Duration `name:"duration" default:"3m" help:"How long all acts together take, 2s to 30m; some of them take their part of it."`
+	Duration time.Duration `name:"duration" default:"0s" help:"How long the acts that run take together, 2s to 30m. 0: as long as they are in the script, 3m for all of them."`
 	Sleep    time.Duration `name:"sleep" default:"1s" help:"Average sleep of a request in act 5, 1ms to 10s; it is shorter in the other acts, in proportion."`
 	JSON     bool          `name:"json" help:"Print the result as JSON, and what else is shown to the standard error."`
 	SVG      string        `name:"svg" placeholder:"FILE" complete:"files" help:"Write a picture of all acts."`

@@ -30,7 +30,7 @@ func TestDemoScale_RefusesBadSettings(t *testing.T) {
 
 func TestDemoScale_WritesJSONAndPicture(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "picture.svg")
-	code, out, stderr := command("demo", "scale", "--act", "1", "--duration", "4s", "--json", "--svg", svg)
+	code, out, stderr := command("demo", "scale", "--act", "1", "--duration", "2s", "--json", "--svg", svg)
 	var r demoscale.ScaleResult
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v\n%s%s", code, err, out, stderr)

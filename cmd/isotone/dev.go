@@ -61,7 +61,12 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	}
 	log := startLog(logs, telemetry.LogOptions{Pretty: true})
 	defer log.Close()
-	members, err := startDev(common, c.Port, dir, log.Logger)
+	documents := log
+	if !c.Debug { // whoever gave documents wants to know of them all the same, once
+		documents = telemetry.StartLog(con.err, telemetry.LogOptions{Pretty: true})
+		defer documents.Close()
+	}
+	members, err := startDev(common, c.Port, dir, log.Logger, documents.Logger)
 	if err != nil {
 		return err
 	}
@@ -70,7 +75,7 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 		return err
 	}
 	leadFirst(ctx, members)
-	view := viewDev(members, dir, c.IntervalMS != 0)
+	view := viewDev(members, dir, &common)
 	if err := view.write(con.out, colored(con.out)); err != nil {
 		return err
 	}
@@ -94,8 +99,8 @@ func (c *devCmd) settings() (s config.Settings, err error) {
 }
 
 // startDev starts all nodes with common settings. Peer ports are any free ones, so only client ports can be in use
-// already.
-func startDev(common config.Settings, port int, dir string, log *slog.Logger) (members []*server.Member, err error) {
+// already. The documents of the first node log to documents.
+func startDev(common config.Settings, port int, dir string, log, documents *slog.Logger) (members []*server.Member, err error) {
 	var free []server.Sockets // those that no member has taken over
 	var settings []config.Settings
 	defer func() {
@@ -127,7 +132,11 @@ func startDev(common config.Settings, port int, dir string, log *slog.Logger) (m
 		settings[i].Peers = peers
 		so := free[0]
 		free = free[1:]
-		m, err := server.Start(&settings[i], so, server.Options{Version: version, Loops: 1}, log)
+		options := server.Options{Version: version, Loops: 1}
+		if i == 0 {
+			options.Documents = documents
+		}
+		m, err := server.Start(&settings[i], so, options, log)
 		if err != nil {
 			return members, err
 		}

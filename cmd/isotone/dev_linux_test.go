@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,8 +31,13 @@ func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
 	if err != nil {
 		t.Skip("sh is missing")
 	}
-	members := startThreeWith(t, devSettings(t, devCmd{IntervalMS: 100, Forward: true}))
-	view := viewDev(members, t.TempDir(), true)
+	document := filepath.Join(t.TempDir(), "votes.json")
+	if err := os.WriteFile(document, []byte(`{"ada":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := devSettings(t, devCmd{IntervalMS: 100, Forward: true, Live: "votes=file:" + document})
+	members := startThreeWith(t, s)
+	view := viewDev(members, t.TempDir(), &s)
 	view.Own, view.Source = "isotone", true
 	bin := t.TempDir()
 	self, err := os.Executable()
@@ -87,6 +93,44 @@ func TestDev_ServesLiveDocuments(t *testing.T) {
 	}
 	wantRun(t, exitUsage, "", "--live: \"state\": this name is reserved", "dev", "--live", "state=file:"+file)
 	wantRun(t, exitUsage, "", "--live", "dev", "--live", "votes")
+}
+
+// TestDev_SaysThatADocumentIsMissing, once, and when it is there; the nodes serve it then.
+func TestDev_SaysThatADocumentIsMissing(t *testing.T) {
+	t.Parallel()
+	port, err := ports.Free(operator.DevNodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, seen := filepath.Join(t.TempDir(), "votes.json"), filepath.Join(t.TempDir(), "errors")
+	cmd := reexec(t, nil, "dev", "--live", "votes=file:"+file, "--port", strconv.Itoa(port))
+	errs, err := os.Create(seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errs.Close()
+	cmd.Stderr = errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	says := func(words ...string) {
+		t.Helper()
+		await.Done(t, await.Timeout, func() (bool, string) {
+			b, err := os.ReadFile(seen)
+			return err == nil && !slices.ContainsFunc(words, func(w string) bool { return strings.Count(string(b), w) != 1 }), string(b)
+		})
+	}
+	says("live document cannot be loaded", file, "no such file", "answered with 503", "next_try_in=1s")
+	if err := os.WriteFile(file, []byte(`{"ada":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	says("live document is loaded again")
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
 }
 
 // runDevCommand runs one command of the text; it must succeed and print something.
@@ -252,7 +296,7 @@ func TestDev_SaysWhyANodeCannotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second needs the ports of the first
-		members, err := startDev(config.Default(), port, dir, slog.New(slog.DiscardHandler))
+		members, err := startDev(config.Default(), port, dir, slog.New(slog.DiscardHandler), nil)
 		if err == nil || !strings.Contains(err.Error(), "node2") || len(members) != 0 {
 			t.Errorf("%d members, %v", len(members), err)
 		}

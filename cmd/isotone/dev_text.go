@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/server"
 )
 
@@ -20,6 +21,8 @@ type devView struct {
 	Thrift string
 	// Intervals: the nodes have a cluster clock.
 	Intervals bool
+	// Live are the names of the documents that --live has.
+	Live []string
 	// Source: the reader is in the directory of the module, so go run finds the examples.
 	Source bool
 	// Own is how the reader can run this program.
@@ -69,6 +72,9 @@ func (v *devView) hints() []hintGroup {
 		}},
 	}
 	ids := &groups[1].hints
+	for _, name := range v.Live {
+		*ids = append(*ids, hint{"your document", "curl --compressed " + other + "/live/" + name})
+	}
 	if v.Intervals {
 		*ids = append(*ids, hint{"cluster clock", "curl '" + other + "/interval?format=json'"})
 	}
@@ -119,9 +125,12 @@ func (v *devView) write(w io.Writer, color bool) error {
 // dashboard returns the address of the dashboard.
 func (v *devView) dashboard() string { return "http://" + v.Leader + "/" }
 
-// viewDev returns the text about running members.
-func viewDev(members []*server.Member, dir string, intervals bool) *devView {
-	v := &devView{Dir: dir, Leader: members[0].Addr, Intervals: intervals, Own: ownCommand(), Source: inModule()}
+// viewDev returns the text about running members with common settings.
+func viewDev(members []*server.Member, dir string, s *config.Settings) *devView {
+	v := &devView{Dir: dir, Leader: members[0].Addr, Intervals: s.Interval != 0, Own: ownCommand(), Source: inModule()}
+	for _, source := range s.Live {
+		v.Live = append(v.Live, source.Name())
+	}
 	for _, m := range members {
 		s := m.Node.Status()
 		n := devNode{ID: s.NodeID, Clients: m.Addr, Role: s.Role}

@@ -59,6 +59,10 @@ func TestDevText_IsAlignedAndHasWhatRuns(t *testing.T) {
 			t.Errorf("the text has %q where it does not work", not)
 		}
 	}
+	bare.Live = []string{"votes"}
+	if text := devText(t, bare, false); !strings.Contains(text, "curl --compressed 127.0.0.1:8082/live/votes\n") {
+		t.Errorf("the document that was given is missing in:\n%s", text)
+	}
 	if colors := devText(t, sampleDev(), true); !strings.Contains(colors, "\x1b[36mcurl") || strings.Contains(text, "\x1b") {
 		t.Errorf("colours: %q", colors)
 	}

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/isotone/isotone/internal/auth/address"
 	"github.com/isotone/isotone/internal/core/oracle"
@@ -19,14 +20,16 @@ import (
 	"github.com/isotone/isotone/internal/host/storage"
 	"github.com/isotone/isotone/internal/inspect/doctor"
 	"github.com/isotone/isotone/internal/inspect/doctor/probe"
+	"github.com/isotone/isotone/internal/operator"
 	"github.com/isotone/isotone/internal/server"
 )
 
 // doctorCmd checks a machine and a cluster; see docs/health.md#isotone-doctor.
 type doctorCmd struct {
 	config.Flags
-	Endpoint endpointList `name:"endpoint" placeholder:"HOST:PORT,..." help:"Client addresses of nodes of the cluster, https URLs, or unix:PATH, the socket operator.sock in the data directory of a node; the leader and the other members are found through any of them. Without any other setting only the cluster is checked, not this machine. Default: the node with these settings, if it runs."`
-	JSON     bool         `name:"json" help:"Print one line of JSON."`
+	Endpoint endpointList  `name:"endpoint" placeholder:"HOST:PORT,..." help:"Client addresses of nodes of the cluster, https URLs, or unix:PATH, the socket operator.sock in the data directory of a node; the leader and the other members are found through any of them. Without any other setting only the cluster is checked, not this machine. Default: the node with these settings, if it runs."`
+	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the whole command."`
+	JSON     bool          `name:"json" help:"Print one line of JSON."`
 
 	accessFlags
 }
@@ -38,6 +41,11 @@ func (c *doctorCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return usageError(err.Error())
 	}
+	if c.Timeout <= 0 {
+		return usagef("--timeout %v: want more than 0", c.Timeout)
+	}
+	ctx, cancel := operator.NewLimit(c.Timeout).Context(ctx)
+	defer cancel()
 	reach, err := c.open()
 	if err != nil {
 		return err
@@ -56,8 +64,11 @@ func (c *doctorCmd) Run(ctx context.Context, con console) error {
 		cfg.Local = describeMachine(&s)
 	}
 	m, err := probe.Run(ctx, cfg)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, context.DeadlineExceeded):
+		return fmt.Errorf("the checks have not ended: %w", cause)
+	case cause != nil:
+		return cause
 	}
 	if err != nil {
 		return err
@@ -67,7 +78,7 @@ func (c *doctorCmd) Run(ctx context.Context, con console) error {
 		m.Endpoints = c.Endpoint
 	}
 	if m.Cluster != nil {
-		reach.NameSockets(m.Cluster.Report.Views)
+		reach.NameSockets(m.Cluster.Report)
 	}
 	r := doctor.Judge(m)
 	if c.JSON {

@@ -35,7 +35,7 @@ func startThreeWith(t *testing.T, s config.Settings) []*server.Member {
 	if err != nil {
 		t.Fatal(err)
 	}
-	members, err := startDev(s, port, t.TempDir(), slog.New(slog.DiscardHandler))
+	members, err := startDev(s, port, t.TempDir(), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/isotone/isotone/internal/core/oracle"
@@ -36,7 +38,7 @@ func (c *floorRaiseCmd) Run(ctx context.Context, con console) error {
 	}
 	var a front.FloorRaised
 	if err := c.do(ctx, http.MethodPost, "/admin/floor", admin.Floor{Time: strconv.FormatUint(floor.Time, 10), Force: c.Force}, &a); err != nil {
-		return err
+		return spelledAsFlags(err)
 	}
 	return c.print(con, a, func(w io.Writer) {
 		fmt.Fprintf(w, "all later timestamps are larger than %s\n", when)
@@ -47,6 +49,11 @@ func (c *floorRaiseCmd) Run(ctx context.Context, con console) error {
 			fmt.Fprintf(w, "nothing was raised: the cluster was at %s already\n", nanoTime(a.Before))
 		}
 	})
+}
+
+// spelledAsFlags has a refusal name the flag, not the field of the request.
+func spelledAsFlags(err error) error {
+	return errors.New(strings.ReplaceAll(err.Error(), "use force", "use --force"))
 }
 
 // parseFloor parses a floor on a command line.

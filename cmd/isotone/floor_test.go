@@ -187,6 +187,7 @@ func TestFloor_TheAdministrativeEndpointReadsTheSameForms(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		`{"time":"5"}`: "cannot be a floor", `{"time":"9223372036854775805","force":true}`: "not after 2080", `{}`: "is no timestamp",
+		`{"time":"2079-01-01T00:00:00Z"}`: "use force", // the name of the field
 	} {
 		if got := post(body); !strings.Contains(got, "invalid_argument") || !strings.Contains(got, want) {
 			t.Errorf("%s: %s, want %q", body, got, want)

@@ -96,7 +96,7 @@ func TestMembers_RefusesWhatMustNotHappen(t *testing.T) {
 	all.refuses(t, "member update 4 a:1", "invalid_argument", "node 4 is no member")
 	all.refuses(t, "member update 3 "+strings.Repeat("a", 300)+":1", "invalid_argument", "at most 256 bytes")
 	all.refuses(t, "leader transfer 4", "invalid_argument", "node 4 is no voter")
-	all.refuses(t, "floor raise 2079-01-01T00:00:00Z", "invalid_argument", "ahead of the clock", "use force")
+	all.refuses(t, "floor raise 2079-01-01T00:00:00Z", "invalid_argument", "ahead of the clock", "use --force")
 	all.does(t, "member add 4 127.0.0.1:1", "node 4 is added")
 	all.refuses(t, "leader transfer 4", "node 4 is no voter")
 	all.does(t, "member replace 3 127.0.0.1:2 --wait 0", "node 3 has not been started yet")

@@ -138,7 +138,7 @@ func (c *statusCmd) ask(ctx context.Context, reach *operator.Access, asked *surv
 	if c.Users {
 		r.userReport = askUsers(ctx, asked, r.Report)
 	}
-	reach.NameSockets(r.Views)
+	reach.NameSockets(r.Report)
 	return r, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -44,7 +45,7 @@ func newStatusCluster(t *testing.T, n int) *statusCluster {
 func (c *statusCluster) addr(id uint64) string { return c.servers[id-1].Listener.Addr().String() }
 
 func (c *statusCluster) state(id uint64) *survey.State {
-	s := &survey.State{Term: 3, Clock: survey.Clock{OK: true},
+	s := &survey.State{ClusterID: "00c0ffee00c0ffee", Term: 3, Clock: survey.Clock{OK: true},
 		Node: survey.Node{ID: id, Addr: c.addr(id), Role: "follower", Ready: true}}
 	if leader := c.leader.Load(); leader != 0 {
 		s.Leader = &survey.Leader{NodeID: leader, Addr: c.addr(leader)}
@@ -83,6 +84,10 @@ func TestStatus_ExitsWith1WhenSomethingIsWrong(t *testing.T) {
 		t.Errorf("no leader: exit code %d, %q\n%s", code, err, out)
 	}
 	c.leader.Store(2)
+	missing := "unix:" + filepath.Join(t.TempDir(), "operator.sock")
+	if code, out, err := command("status", c.addr(1)+","+missing); code != exitFailure || !strings.Contains(err, missing+": no member of this cluster has this client address") || !strings.Contains(out, "3 of 3 members") {
+		t.Errorf("an address of no member: exit code %d, %q\n%s", code, err, out)
+	}
 	c.servers[2].Close()
 	if code, out, err := command("status", c.addr(1)); code != exitFailure || !strings.Contains(err, "node 3 does not answer") || !strings.Contains(out, "2 of 3 members") {
 		t.Errorf("a member that does not answer: exit code %d, %q\n%s", code, err, out)

@@ -1,7 +1,12 @@
 #!/usr/bin/env bash
 # Checks the Helm chart: lint, golden files, values that must be refused, the copies of monitoring, and
-# the schemas of Kubernetes, cert-manager and the Prometheus operator. With --update it writes the golden
-# files instead of comparing them.
+# the schemas of Kubernetes, cert-manager and the Prometheus operator.
+#
+#   check.sh            all of the above
+#   check.sh changed    the same, unless these very files were found right before, with all of these tools:
+#                       their versions are below, so they would say the same. The sum of the files is in
+#                       docs/evidence/helm.csv
+#   check.sh --update   writes the golden files instead of comparing them
 #
 # Helm and kubeconform are built from their Go modules, the schemas come with a Python package and with
 # Go modules; they are kept in ISOTONE_HELM_CACHE (~/.cache/isotone-helm). What cannot be installed is
@@ -16,7 +21,19 @@ schemas_package=kubernetes-validate==1.37.0
 cert_manager=github.com/cert-manager/cert-manager@v1.17.0
 prometheus_operator=github.com/prometheus-operator/prometheus-operator@v0.85.0
 
-update=
+# The ledger has a line for each state of the files here in which all was right. Where a link leads is part of it, as what is there.
+ledger=../../docs/evidence/helm.csv
+sha256() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi; }
+sum=$(find . -name __pycache__ -prune -o \( -type f -o -type l \) -print | LC_ALL=C sort | while IFS= read -r file; do
+  echo "$file $(readlink "$file" || true)"
+  cat "$file"
+done | sha256 | cut -d' ' -f1)
+if [ "${1:-}" = changed ] && grep -q ",$sum\$" "$ledger"; then
+  echo "checked before, all was right: $(grep ",$sum\$" "$ledger" | cut -d, -f1) (deploy/helm/check.sh checks again)"
+  exit 0
+fi
+
+update= skipped=
 [ "${1:-}" != --update ] || update=yes
 cache=${ISOTONE_HELM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/isotone-helm}
 mkdir -p "$cache"
@@ -166,7 +183,11 @@ check_monitoring
 if tool kubeconform "$kubeconform_version" github.com/yannh/kubeconform/cmd/kubeconform && prepare_schemas; then
   check_schemas
 else
+  skipped=yes
   echo "skipped: kubeconform or the schemas cannot be installed; the fields of the chart are not checked"
 fi
 [ -z "$failed" ] || exit 1
 echo "the chart is as it should be"
+if [ -z "$update$skipped" ] && ! grep -q ",$sum\$" "$ledger"; then
+  echo "$(date -u +%F),$sum" >>"$ledger" && echo "noted in docs/evidence/helm.csv"
+fi

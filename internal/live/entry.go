@@ -124,7 +124,12 @@ func (e *entry) failure() isotone.Code {
 // tell logs that the source has begun to fail, or has recovered.
 func (e *entry) tell(err error) {
 	if err != nil {
-		e.cfg.Log.Warn("live document cannot be loaded", "document", e.name, "source", e.loader.String(), "err", err)
+		meanwhile := "the last version is served, as stale"
+		if e.current.Load().Version() == 0 {
+			meanwhile = "requests for it are answered with 503"
+		}
+		e.cfg.Log.Warn("live document cannot be loaded", "document", e.name, "source", e.loader.String(), "err", err,
+			"meanwhile", meanwhile, "next_try_in", e.cfg.Interval.String())
 	} else {
 		e.cfg.Log.Info("live document is loaded again", "document", e.name, "source", e.loader.String())
 	}

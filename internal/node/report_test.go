@@ -2,13 +2,16 @@ package node
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/wire"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/peer"
 )
 
 func TestElections_MeasuresTheTimeWithoutALeader(t *testing.T) {
@@ -119,6 +122,24 @@ func TestLogFormation_LogsChangesAndTheEnd(t *testing.T) {
 	tell("", 0x2a, 2, "")
 	tell("the cluster is being formed", 0, 1, "") // alone it waits for nobody
 	tell("", 0x2a, 1, "cluster=000000000000002a")
+}
+
+// TestNoLeader_SaysWhyTheClusterIsNotFormed, and what to do.
+func TestNoLeader_SaysWhyTheClusterIsNotFormed(t *testing.T) {
+	peers := []peer.PeerStatus{
+		{ID: 1, Addr: "a:1", Failure: errors.New("connection refused"), FailedAt: "a:1"}, {ID: 3, Addr: "c:1", Connected: true}, {ID: 4, Addr: "d:1"}, {ID: 5, Addr: "e:1"},
+	}
+	c := &core{node: &Node{cfg: Config{NodeID: 2}}}
+	v := &view{replica: replica.Status{Forming: "the cluster is being formed"}, front: new(front.Status), peers: peers}
+	want := "the cluster is being formed; dialed in vain: node 1 at a:1: connection refused (start it there, or correct PEERS on all nodes, or RAFT_ADDR of that one); " +
+		"it is for node 4 and node 5 to dial this node: see there (log, NODE_ID, PEERS) why it has not"
+	if got := c.noLeader(v); got != want {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+	c.peers.refusing = map[uint64]*wire.Refusal{1: {Code: wire.RefusedWrongNode, Message: "dialed node 1, node 3 answered"}}
+	if got, want := c.noLeader(v), "this node refuses node 1 at a:1 (check PEERS, and NODE_ID there): wrong_node: dialed node 1"; !strings.Contains(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 func TestLogRound_TellsOneNowAndThenAndCountsTheOthers(t *testing.T) {

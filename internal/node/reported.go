@@ -89,7 +89,7 @@ func (c *core) logFormation(s *view) {
 	case forming == "":
 		cfg.Log.Info("the cluster is formed", "node", s.front.NodeID, "cluster", isotone.ClusterID(s.replica.ClusterID).String(), "members", members)
 	case members > 1:
-		cfg.Log.Info("the cluster is not formed yet", "node", s.front.NodeID, "why", forming)
+		cfg.Log.Info("the cluster is not formed yet", "node", s.front.NodeID, "why", forming+c.awaited(s.peers))
 	}
 }
 

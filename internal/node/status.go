@@ -141,10 +141,11 @@ func (c *core) noLeader(s *view) string {
 		return fmt.Sprintf("%s, and node %d refuses this node: %v", reason, oracle.NodeOf(id), c.peers.refusedBy[id])
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.peers.refusing)) {
-		return fmt.Sprintf("%s, and this node refuses node %d (check PEERS): %v", reason, oracle.NodeOf(id), c.peers.refusing[id])
+		return fmt.Sprintf("%s, and this node refuses node %d at %s (check PEERS, and NODE_ID there): %v",
+			reason, oracle.NodeOf(id), addrOf(s.peers, id), c.peers.refusing[id])
 	}
 	if s.replica.Forming != "" {
-		return reason
+		return reason + unreached(s.peers) + c.awaited(s.peers)
 	}
 	connected := 1
 	var missing []string
@@ -161,6 +162,44 @@ func (c *core) noLeader(s *view) string {
 	}
 	return fmt.Sprintf("%s; missing: %s; if their machines have other addresses now, write these into PEERS on all machines, and restart the nodes",
 		reason, strings.Join(missing[:min(len(missing), missingMax)], ", "))
+}
+
+// addrOf returns where a peer is taken to be.
+func addrOf(peers []peer.PeerStatus, id uint64) string {
+	for _, p := range peers {
+		if p.ID == id && p.Addr != "" {
+			return p.Addr
+		}
+	}
+	return "an unknown address"
+}
+
+// unreached says which peers this node has dialed in vain.
+func unreached(peers []peer.PeerStatus) string {
+	var list []string
+	for _, p := range peers {
+		if p.Failure != nil && len(list) < missingMax {
+			list = append(list, fmt.Sprintf("node %d at %s: %v", oracle.NodeOf(p.ID), p.FailedAt, p.Failure))
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return "; dialed in vain: " + strings.Join(list, ", ") + " (start it there, or correct PEERS on all nodes, or RAFT_ADDR of that one)"
+}
+
+// awaited says which peers have to dial this node, and have not. Only they know why.
+func (c *core) awaited(peers []peer.PeerStatus) string {
+	var list []string
+	for _, p := range peers {
+		if p.ID > c.node.cfg.NodeID && !p.Connected && len(list) < missingMax {
+			list = append(list, fmt.Sprint(oracle.NodeOf(p.ID)))
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; it is for node %s to dial this node: see there (log, NODE_ID, PEERS) why it has not", strings.Join(list, " and node "))
 }
 
 // missingMax bounds the members that are listed as missing.

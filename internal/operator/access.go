@@ -64,9 +64,14 @@ func (a *Access) ShownIn(text string) string {
 }
 
 // NameSockets has a report name each node that was asked at a socket by its client address, or else by the socket.
-func (a *Access) NameSockets(views []survey.View) {
-	for i := range views {
-		v := &views[i]
+func (a *Access) NameSockets(r *survey.Report) {
+	for _, texts := range [][]string{r.Problems, r.Strangers} {
+		for i := range texts {
+			texts[i] = a.ShownIn(texts[i])
+		}
+	}
+	for i := range r.Views {
+		v := &r.Views[i]
 		if addr, ok := strings.CutPrefix(v.Addr, "http://"); ok && a.Shown(addr) != addr {
 			if v.Addr = a.Shown(addr); v.State != nil {
 				v.Addr = "http://" + v.State.Node.Addr

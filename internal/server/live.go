@@ -29,12 +29,12 @@ type documents struct {
 	reloading sync.Mutex
 }
 
-func newDocuments(s *config.Settings, n *node.Node, users *access.Control, version, addr string, m *telemetry.Metrics, log *slog.Logger) (*documents, error) {
+func newDocuments(s *config.Settings, n *node.Node, users *access.Control, version, addr string, m *telemetry.Metrics, log, set *slog.Logger) (*documents, error) {
 	interval := s.LiveInterval
 	d := &documents{own: newStateSource(n, users, version, addr, s.SnowflakeLayout, interval, m)}
 	observe := live.Observer{Loaded: m.ObserveLiveLoad, Failing: m.SetLiveFailing, Streams: m.AddLiveStreams, Cut: m.CountLiveCut}
 	var err error
-	if d.set, err = live.New(live.Config{Sources: s.Live, Interval: interval, Origins: s.LiveOrigins, Log: log, Observe: observe}); err != nil {
+	if d.set, err = live.New(live.Config{Sources: s.Live, Interval: interval, Origins: s.LiveOrigins, Log: set, Observe: observe}); err != nil {
 		return nil, err
 	}
 	// The dashboard of each member reads the state of all.

@@ -179,6 +179,8 @@ type Options struct {
 	Files uint64
 	// Log is the log whose dropped lines are counted; nil counts none.
 	Log *telemetry.Log
+	// Documents is where the documents of LIVE log; nil: with everything else.
+	Documents *slog.Logger
 }
 
 // Start runs a node on the given sockets, which it owns from here on, also after an error.
@@ -253,7 +255,7 @@ func Start(s *config.Settings, so Sockets, o Options, log *slog.Logger) (*Member
 	}
 	m.forwarding.of(m.Node.Status)
 	m.followFiles(f.clients.Run, f.users.Run, runPeerTLS(f.peers), tellUse(f.users, m.Node))
-	if m.docs, err = newDocuments(s, m.Node, f.users, o.Version, addr, metrics, log); err != nil {
+	if m.docs, err = newDocuments(s, m.Node, f.users, o.Version, addr, metrics, log, cmp.Or(o.Documents, log)); err != nil {
 		m.unfollow()
 		m.trace.Close()
 		return nil, errors.Join(err, m.Node.Close(), so.closeFronts(), m.forwarding.close())

@@ -34,23 +34,24 @@ type ScaleOptions struct {
 	Version string
 	Acts    []int         // those to run, 1 to [ActsMax], in this order
 	Sleep   time.Duration // of a request in the last act, on average; in others it is shorter in proportion
-	// Duration is how long all acts together take, about; without some of them it is less.
+	// Duration is how long the acts that run take together, about. Zero means as long as the script says.
 	Duration time.Duration
 	// Show, if not nil, is called with the text of each act and of the comparison, Progress with a line before each run.
 	Show, Progress func(text string)
 }
 
-// ScaleDefault returns the options of a run of three minutes.
+// ScaleDefault returns the options of a run of all acts, by the script.
 func ScaleDefault() ScaleOptions {
-	return ScaleOptions{Acts: []int{1, 2, 3, 4, 5}, Sleep: time.Second, Duration: 3 * time.Minute}
+	return ScaleOptions{Acts: []int{1, 2, 3, 4, 5}, Sleep: time.Second}
 }
 
 // Validate returns an error that lists all faults and matches isotone.ErrInvalidArgument.
 func (o *ScaleOptions) Validate() error {
-	faults := []error{
-		within("duration", o.Duration, scaleDurationMin, scaleDurationMax),
-		within("sleep", o.Sleep, scaleSleepMin, scaleSleepMax),
+	var faults []error
+	if o.Duration != 0 {
+		faults = append(faults, within("duration", o.Duration, scaleDurationMin, scaleDurationMax))
 	}
+	faults = append(faults, within("sleep", o.Sleep, scaleSleepMin, scaleSleepMax))
 	for i, act := range o.Acts {
 		faults = append(faults, within("act", act, 1, ActsMax))
 		if slices.Contains(o.Acts[:i], act) {
@@ -141,7 +142,7 @@ func Scale(ctx context.Context, o ScaleOptions) (*ScaleResult, error) {
 	}
 	r := &ScaleResult{
 		Head:     bench.NewHead(ScaleSchema, time.Now(), runtime.GOMAXPROCS(0)),
-		Settings: ScaleSettings{o.Acts, bench.Seconds(o.Duration.Seconds()), bench.Seconds(o.Sleep.Seconds())},
+		Settings: ScaleSettings{o.Acts, bench.Seconds(o.lasting().Seconds()), bench.Seconds(o.Sleep.Seconds())},
 		Acts:     []Act{}, Talk: []Compared{}, Verdict: ScaleVerdict{Judgement: bench.Judgement{OK: true}},
 	}
 	r.Isotone = o.Version

@@ -59,13 +59,49 @@ func (p *planned) length() time.Duration {
 	return p.warmup + p.duration
 }
 
-// plan returns the runs of an act.
-func (o *ScaleOptions) plan(number int) (list []planned) {
-	add := func(p planned, warmup, duration time.Duration) {
-		part := float64(o.Duration) / float64(ScaleDefault().Duration)
-		p.warmup, p.duration = time.Duration(part*float64(warmup)), time.Duration(part*float64(duration))
-		p.seed, p.bound, p.slow, p.words = 1, 400, 1, max(p.words, 10)
+// plan returns the runs of an act: those of the script, as long and with the sleeps that the options ask for.
+func (o *ScaleOptions) plan(number int) []planned {
+	list := script(number)
+	part := float64(o.lasting()) / float64(ownDuration(o.Acts))
+	for i := range list {
+		p := &list[i]
+		p.warmup, p.duration = time.Duration(part*float64(p.warmup)), time.Duration(part*float64(p.duration))
 		p.sleep = time.Duration(float64(p.sleep) * o.Sleep.Seconds()) // the defaults are for a second
+	}
+	return list
+}
+
+// lasting is how long the acts that run take together.
+func (o *ScaleOptions) lasting() time.Duration {
+	if o.Duration == 0 {
+		return ownDuration(o.Acts)
+	}
+	return o.Duration
+}
+
+// allDuration is how long all acts take by the script, with what is between their runs.
+const allDuration = 3 * time.Minute
+
+// ownDuration is how long acts take by the script: their part of [allDuration].
+func ownDuration(numbers []int) time.Duration {
+	return time.Duration(float64(allDuration) * float64(scripted(numbers)) / float64(scripted(ScaleDefault().Acts)))
+}
+
+// scripted is how long the runs of acts take by the script.
+func scripted(numbers []int) (sum time.Duration) {
+	for _, number := range numbers {
+		for _, p := range script(number) {
+			sum += p.length()
+		}
+	}
+	return sum
+}
+
+// script returns the runs of an act with the defaults of the options.
+func script(number int) (list []planned) {
+	add := func(p planned, warmup, duration time.Duration) {
+		p.warmup, p.duration = warmup, duration
+		p.seed, p.bound, p.slow, p.words = 1, 400, 1, max(p.words, 10)
 		list = append(list, p)
 	}
 	switch number {

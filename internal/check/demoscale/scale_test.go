@@ -56,6 +56,36 @@ func TestScale_TellsAllActs(t *testing.T) {
 	}
 }
 
+// TestScale_TheActsThatRunShareTheDuration, whichever they are. Without one, each is as long as in a run of all.
+func TestScale_TheActsThatRunShareTheDuration(t *testing.T) {
+	length := func(duration time.Duration, acts ...int) (sum time.Duration) {
+		o := ScaleDefault()
+		o.Duration = duration
+		if acts != nil {
+			o.Acts = acts
+		}
+		for _, act := range o.Acts {
+			for _, p := range o.plan(act) {
+				sum += p.length()
+			}
+		}
+		return sum.Round(10 * time.Millisecond)
+	}
+	all, own := length(time.Minute), time.Duration(0)
+	if all > time.Minute || all < 50*time.Second {
+		t.Errorf("all acts take %v of a minute", all)
+	}
+	for act := 1; act <= ActsMax; act++ {
+		if alone := length(time.Minute, act); alone != all {
+			t.Errorf("act %d alone takes %v of a minute, all acts %v", act, alone, all)
+		}
+		own += length(0, act)
+	}
+	if want := length(0); own != want || want != length(3*time.Minute) {
+		t.Errorf("one by one the acts take %v, all at once %v", own, want)
+	}
+}
+
 func TestScale_InterruptedReturnsWhatThereIs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

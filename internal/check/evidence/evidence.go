@@ -97,8 +97,11 @@ func writeCode(w io.Writer, name string, text []byte) error {
 }
 
 // Commit returns the present commit of the repository at root, or "" if sources are not those of it.
-func Commit(root string) string {
-	changed, err := exec.Command("git", "-C", root, "status", "--porcelain", "--", "*.go", "go.mod").Output()
+func Commit(root string) string { return commit(root, "*.go", "go.mod") }
+
+// commit returns the present commit, or "" if any of the files is not that of it.
+func commit(root string, files ...string) string {
+	changed, err := exec.Command("git", append([]string{"-C", root, "status", "--porcelain", "--"}, files...)...).Output()
 	if err != nil || len(changed) > 0 {
 		return ""
 	}

@@ -32,6 +32,9 @@ func TestLedgers_CanBeRead(t *testing.T) {
 	if err := evidence.CheckStorms(root); err != nil {
 		t.Error(err)
 	}
+	if _, err := evidence.ReadFlakes(root); err != nil {
+		t.Error(err)
+	}
 	list, err := evidence.ReadFuzz(root)
 	if err != nil {
 		t.Fatal(err)

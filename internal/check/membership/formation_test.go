@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,38 @@ func TestFormation_WaitsForTheLast(t *testing.T) {
 	c.Node(3).Start()
 	c.WaitReady()
 	trial.Timestamps(t, c.WaitLeader(), 1)
+}
+
+// TestFormation_SaysWhyItWaits: a mistake in the settings of one node is named, by a node that knows of it.
+func TestFormation_SaysWhyItWaits(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		mistake func(c *chaos.Cluster)
+		node    uint64 // that names it
+		words   []string
+	}{
+		"two nodes have the lowest ID": {func(c *chaos.Cluster) { c.Node(2).Env["NODE_ID"] = "1" }, 3,
+			[]string{"this node refuses node 2 at ", "(check PEERS, and NODE_ID there)", "dialed node 2, node 1 answered"}},
+		"nobody listens": {func(c *chaos.Cluster) { c.Node(2).Env["RAFT_ADDR"] = "127.0.0.1:0" }, 3,
+			[]string{"node 2 was not reached yet", "dialed in vain: node 2 at ", "connection refused", "RAFT_ADDR of that one"}},
+		"a node does not run": {func(c *chaos.Cluster) { c.Nodes = c.Nodes[:2] }, 2,
+			[]string{"node 3 was not reached yet", "it is for node 3 to dial this node"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := chaos.NewCluster(t, trial.Options())
+			by := c.Node(tc.node)
+			tc.mistake(c)
+			for _, n := range c.Nodes {
+				n.Start()
+			}
+			await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
+				a, err := chaos.Get(by.HTTPAddr, "/state", trial.AnswerTimeout)
+				return err == nil && !slices.ContainsFunc(tc.words, func(w string) bool { return !strings.Contains(string(a.Body), w) }), fmt.Sprintf("%v %v", a, err)
+			})
+			trial.WantWords(t, by.Log(), "the cluster is not formed yet")
+		})
+	}
 }
 
 // TestFormation_SurvivesKills kills nodes at random while they form a cluster.

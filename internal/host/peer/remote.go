@@ -98,6 +98,7 @@ func (r *remote) runDialer() {
 			if r.t.refused(err) {
 				r.waitLonger()
 			} else if r.ctx.Err() == nil {
+				r.failed(addr, err)
 				state := "unreachable"
 				if errors.As(err, new(*securityError)) || errors.Is(err, ErrClear) {
 					state = "not secured"
@@ -134,9 +135,16 @@ func (r *remote) reached() {
 	r.route.Reached()
 }
 
+func (r *remote) failed(addr string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Failure, r.status.FailedAt = err, addr
+}
+
 func (r *remote) waitLonger() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.status.Failure = nil
 	r.route.Refused()
 }
 
@@ -254,7 +262,7 @@ func (r *remote) await(s *Stream, stop func(error)) (next *Stream, err error) {
 func (r *remote) connected(s *Stream) {
 	r.mu.Lock()
 	r.status.Connected, r.status.Secured, r.status.Since = true, s.secured != nil, time.Now()
-	r.status.Refusal, r.status.RefusedBy = nil, 0
+	r.status.Refusal, r.status.RefusedBy, r.status.Failure = nil, 0, nil
 	clear(r.logged)
 	r.mu.Unlock()
 	r.logState("connected", slog.LevelInfo, "peer connected", "addr", s.conn.RemoteAddr().String(), "tls", s.secured != nil)

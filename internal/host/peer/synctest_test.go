@@ -163,6 +163,9 @@ func TestTime_RetriesAreLoggedOnce(t *testing.T) {
 		})
 		h.SetPeers(map[uint64][]string{1: {"nowhere"}})
 		time.Sleep(time.Minute)
+		if p := h.Peers()[0]; p.Failure == nil || p.FailedAt != "nowhere" {
+			t.Errorf("the peer does not say why it is not reached: %+v", p)
+		}
 		h.Close()
 		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "unreachable") {
 			t.Errorf("%d records:\n%s", n, log.String())

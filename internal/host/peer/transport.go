@@ -105,6 +105,9 @@ type PeerStatus struct {
 	// the side that refused.
 	Refusal   *wire.Refusal
 	RefusedBy wire.Side
+	// Failure is why the latest attempt to dial the peer failed, at FailedAt; nil if it succeeded, was refused, or is the peer's to make.
+	Failure  error
+	FailedAt string
 }
 
 // Transport keeps a connection to every peer, and attaches it to an event loop once both

@@ -354,7 +354,7 @@ func TestTransport_ReachesAPeerWhereverItIs(t *testing.T) {
 	}
 	three.SetPeers(map[uint64][]string{1: {gone.Addr().String(), two.addr, one.addr}, 2: {two.addr}})
 	await.Receive(t, "the connection with node 1", three.connected)
-	if p := three.Peers()[0]; p.Addr != one.addr || len(p.Addrs) != 3 || !three.Peers()[1].Connected {
+	if p := three.Peers()[0]; p.Addr != one.addr || len(p.Addrs) != 3 || p.Failure != nil || !three.Peers()[1].Connected {
 		t.Errorf("%+v", three.Peers())
 	}
 	three.Close()

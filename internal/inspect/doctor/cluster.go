@@ -89,11 +89,16 @@ func (j *findings) answers(c *Cluster) {
 			j.ok("ready", name(v), "ready")
 		}
 	}
+	for _, why := range c.Report.Strangers {
+		j.add(Problem, "cluster", "", why, doName)
+	}
 	if len(clusters) > 1 {
 		slices.Sort(clusters)
-		j.add(Problem, "cluster", "", "the nodes belong to different clusters: "+strings.Join(clusters, ", "), "name nodes of one cluster; correct ADVERTISE_ADDR if two clusters share an address")
+		j.add(Problem, "cluster", "", "the nodes belong to different clusters: "+strings.Join(clusters, ", "), doName)
 	}
 }
+
+const doName = "name nodes of one cluster; correct ADVERTISE_ADDR if two clusters share an address"
 
 func (j *findings) leader(c *Cluster) {
 	r := c.Report

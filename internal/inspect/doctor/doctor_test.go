@@ -197,6 +197,9 @@ var ailments = []ailment{
 	{"no answer to /ready", func(_ *doctor.Local, c *doctor.Cluster) { c.Nodes[1].Ready, c.Nodes[1].ReadyText = 0, "timeout" }, doctor.Problem, "ready", "timeout"},
 	{"draining", func(_ *doctor.Local, c *doctor.Cluster) { c.Nodes[1].Ready, state(c, 2).Node.Draining = 503, true }, doctor.Warning, "ready", "draining"},
 	{"two clusters", func(_ *doctor.Local, c *doctor.Cluster) { state(c, 2).ClusterID = "b" }, doctor.Problem, "cluster", "b, c"},
+	{"a stranger", func(_ *doctor.Local, c *doctor.Cluster) {
+		c.Report.Strangers = []string{"http://10.0.0.9:8080 is no member of this cluster"}
+	}, doctor.Problem, "cluster", "10.0.0.9:8080 is no member"},
 	{"no leader", func(_ *doctor.Local, c *doctor.Cluster) { c.Report.Leader = nil }, doctor.Problem, "leader", "no leader"},
 	{"new addresses of all", func(_ *doctor.Local, c *doctor.Cluster) {
 		c.Report.Leader, c.Nodes[2].Peer.Error = nil, "connection refused"

@@ -54,6 +54,8 @@ type Report struct {
 	// cluster from serving.
 	Warnings []string `json:"warnings"`
 	Views    []View   `json:"members"`
+	// Strangers says of each address that was named and is that of no member why it is not. They are among the problems.
+	Strangers []string `json:"-"`
 }
 
 // Address returns the URL of a node, without a path, for host:port, a host (then the port is
@@ -94,14 +96,62 @@ func (y Survey) Ask(ctx context.Context, addrs []string) (*Report, error) {
 		}
 	}
 	y.askAll(ctx, first)
+	r := &Report{At: time.Now().UTC(), Problems: []string{}, Warnings: []string{}}
+	cluster := clusterOf(first)
+	first = slices.DeleteFunc(first, func(v View) bool { return r.isForeign(v, cluster) })
 	views, members := merge(first, scheme)
+	views = slices.DeleteFunc(views, func(v View) bool { return r.isNobody(v, cluster) })
 	missing := unasked(views, members, scheme)
 	y.askAll(ctx, missing)
 	views = append(views, missing...)
 	slices.SortFunc(views, func(a, b View) int { return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), strings.Compare(a.Addr, b.Addr)) })
-	r := &Report{At: time.Now().UTC(), Views: views, Problems: []string{}, Warnings: []string{}}
+	r.Views = views
 	r.judge()
 	return r, nil
+}
+
+// clusterOf returns the cluster of the first node that tells one; "" if none does, as while a cluster is being formed.
+func clusterOf(views []View) string {
+	for _, v := range views {
+		if v.State != nil && v.State.ClusterID != "" {
+			return v.State.ClusterID
+		}
+	}
+	return ""
+}
+
+// isForeign reports whether a node is of another cluster, and notes that.
+func (r *Report) isForeign(v View, cluster string) bool {
+	if v.State == nil || v.State.ClusterID == "" || v.State.ClusterID == cluster {
+		return false
+	}
+	r.Strangers = append(r.Strangers, fmt.Sprintf("%s is no member of cluster %s: node %d of cluster %s answers there", v.Addr, or(cluster), v.NodeID, or(v.State.ClusterID)))
+	return true
+}
+
+// isNobody reports whether nothing answers at an address that no member has, and notes that.
+func (r *Report) isNobody(v View, cluster string) bool {
+	if v.State != nil || v.NodeID != 0 || cluster == "" || v.answersOtherwise() {
+		return false
+	}
+	r.Strangers = append(r.Strangers, fmt.Sprintf("%s: no member of this cluster has this client address, and nothing answers there: %s", v.Addr, or(v.Error)))
+	return true
+}
+
+// twins names nodes with the same ID, which can be while there is no cluster.
+func (r *Report) twins() (problems []string) {
+	for i := 1; i < len(r.Views); i++ { // they are sorted
+		a, b := r.Views[i-1], r.Views[i]
+		if a.State != nil && b.State != nil && a.NodeID == b.NodeID && a.State.ClusterID == b.State.ClusterID {
+			problems = append(problems, fmt.Sprintf("node %d answers at %s and at %s, as two processes: each node needs a NODE_ID of its own", a.NodeID, a.Addr, b.Addr))
+		}
+	}
+	return problems
+}
+
+// answersOtherwise reports whether something answers that does not tell its state, for a reason that has its own words.
+func (v *View) answersOtherwise() bool {
+	return v.Refused != nil || v.Error == errNoNode.Error() || v.Error == ErrPeerPort.Error()
 }
 
 // merge drops nodes that answered under a second address, identifies silent ones by the
@@ -121,15 +171,19 @@ func merge(views []View, scheme string) (merged []View, members []Member) {
 	}
 	answered := map[uint64]bool{}
 	type identity struct {
-		cluster string
-		node    uint64
+		cluster, addr string // the address only while there is no cluster
+		node          uint64
 	}
-	answers := map[identity]bool{} // two clusters may have nodes with one ID
+	answers := map[identity]bool{} // two clusters may have nodes with one ID, and two machines one by mistake
 	for _, v := range views {
 		if v.State == nil {
 			continue
 		}
-		if id := (identity{v.State.ClusterID, v.NodeID}); !answers[id] {
+		id := identity{cluster: v.State.ClusterID, node: v.NodeID}
+		if id.cluster == "" {
+			id.addr = v.State.Node.Addr
+		}
+		if !answers[id] {
 			answers[id], answered[v.NodeID] = true, true
 			merged = append(merged, v)
 		}
@@ -289,6 +343,7 @@ func (r *Report) judge() {
 	if clusters := r.clusters(); len(clusters) > 1 {
 		r.Problems = append(r.Problems, "the nodes belong to different clusters: "+strings.Join(clusters, ", "))
 	}
+	r.Problems = append(append(r.Problems, r.Strangers...), r.twins()...)
 	for _, v := range r.Views {
 		switch {
 		case v.State == nil && v.Error == errNoNode.Error():

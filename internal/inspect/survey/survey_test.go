@@ -251,8 +251,53 @@ func TestSurvey_TellsNodesOfTwoClustersWithOneIDApart(t *testing.T) {
 	a.Change(func(s *survey.State) { s.ClusterID = "00c0ffee00c0ffee" })
 	b.Change(func(s *survey.State) { s.ClusterID = "00000000deadbeef" })
 	r := ask(t, surveyOf(t, 5*time.Second), a.Addr, b.Addr, strings.Replace(a.Addr, "127.0.0.1", "localhost", 1))
-	if len(r.Views) != 2 || r.Err() == nil || !strings.Contains(r.Err().Error(), "different clusters: 00000000deadbeef, 00c0ffee00c0ffee") {
+	want := "http://" + b.Addr + " is no member of cluster 00c0ffee00c0ffee: node 1 of cluster 00000000deadbeef answers there"
+	if len(r.Views) != 1 || r.Err() == nil || r.Err().Error() != want {
 		t.Errorf("%+v, %v", r.Views, r.Err())
+	}
+}
+
+// TestSurvey_NamesTwoNodesWithOneID, of which no cluster can be formed.
+func TestSurvey_NamesTwoNodesWithOneID(t *testing.T) {
+	a, b := fakecluster.New(t, 1, time.Second, nil).Nodes[0], fakecluster.New(t, 1, time.Second, nil).Nodes[0]
+	for _, n := range []*fakecluster.Node{a, b} {
+		n.Change(func(s *survey.State) { s.ClusterID, s.Node.Forming = "", true })
+	}
+	r := ask(t, surveyOf(t, 5*time.Second), a.Addr, b.Addr)
+	if len(r.Views) != 2 || r.Err() == nil || !strings.Contains(r.Err().Error(), "as two processes: each node needs a NODE_ID of its own") {
+		t.Errorf("%+v, %v", r.Views, r.Err())
+	}
+}
+
+// TestSurvey_CountsNoStranger: an address that is that of no member is named, and is no member that does not answer.
+func TestSurvey_CountsNoStranger(t *testing.T) {
+	c := fakecluster.New(t, 3, time.Second, nil)
+	for _, n := range c.Nodes {
+		n.Change(func(s *survey.State) { s.ClusterID = "00c0ffee00c0ffee" })
+	}
+	foreign := fakecluster.New(t, 1, time.Second, nil).Nodes[0]
+	foreign.Change(func(s *survey.State) { s.ClusterID, s.Term = "00000000deadbeef", 99 })
+	gone := fakecluster.New(t, 1, time.Second, nil).Nodes[0]
+	gone.Kill()
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	c.Nodes[2].Kill()
+	r := ask(t, surveyOf(t, 5*time.Second), c.Nodes[0].Addr, foreign.Addr, gone.Addr, other.Listener.Addr().String())
+	if r.Term == 99 || r.Leader == nil || r.Leader.Addr != c.Nodes[0].Addr {
+		t.Errorf("leader %+v of term %d is that of the other cluster", r.Leader, r.Term)
+	}
+	for _, want := range []string{
+		"http://" + foreign.Addr + " is no member of cluster 00c0ffee00c0ffee: node 1 of cluster 00000000deadbeef answers there",
+		"http://" + gone.Addr + ": no member of this cluster has this client address, and nothing answers there: ",
+		"node 3 does not answer: ", "http://" + other.Listener.Addr().String() + " answers, but is not a node",
+	} {
+		if !strings.Contains(r.Err().Error(), want) {
+			t.Errorf("%q is missing in %v", want, r.Err())
+		}
+	}
+	var table strings.Builder
+	if err := survey.WriteTable(&table, r); err != nil || !strings.Contains(table.String(), "2 of 3 members answer; cluster 00c0ffee00c0ffee") || len(r.Problems) != 4 {
+		t.Errorf("%v\n%s", err, table.String())
 	}
 }
 

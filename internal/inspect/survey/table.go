@@ -12,12 +12,7 @@ import (
 // problems, and the warnings.
 func WriteTable(w io.Writer, r *Report) error {
 	var out strings.Builder
-	answered := 0
-	for _, v := range r.Views {
-		if v.State != nil {
-			answered++
-		}
-	}
+	answered, members := r.count()
 	leader := "No leader"
 	switch {
 	case r.Leader != nil:
@@ -27,7 +22,7 @@ func WriteTable(w io.Writer, r *Report) error {
 	case r.untold():
 		leader = "The cluster is not known"
 	}
-	fmt.Fprintf(&out, "%s; %d of %d members answer", leader, answered, len(r.Views))
+	fmt.Fprintf(&out, "%s; %d of %d members answer", leader, answered, members)
 	if clusters := r.clusters(); len(clusters) == 1 {
 		fmt.Fprintf(&out, "; cluster %s", clusters[0])
 	}
@@ -64,6 +59,23 @@ func WriteTable(w io.Writer, r *Report) error {
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// count returns how many members answer, of how many.
+func (r *Report) count() (answered, members int) {
+	unknown := 0 // proxies, peer ports, and nodes that do not say which member they are
+	for _, v := range r.Views {
+		switch {
+		case v.State != nil:
+			answered++
+		case v.NodeID == 0 && v.answersOtherwise():
+			unknown++
+		}
+	}
+	if answered == 0 {
+		unknown = 0 // they are all that is known
+	}
+	return answered, len(r.Views) - unknown
 }
 
 // row returns the cells of one member. Its lag is taken from the leader's document.

@@ -2,8 +2,9 @@
 //
 //	go run ./internal/check/evidence/record sim --seed N --runs N     # simulations, by two processes; --minutes N ends them earlier
 //	go run ./internal/check/evidence/record fuzz PACKAGE TARGET N     # a campaign that .ci/fuzz has run
+//	go run ./internal/check/evidence/record flakes totals [-race]     # how often tests ran in the present state; .ci/flakes adds to it
 //
-// Both note the present commit, unless sources have changed since. sim also notes which state of the core it is, and updates the totals in docs/correctness.md.
+// sim and fuzz note the present commit, unless sources have changed since. sim also notes which state of the core it is, and updates the totals in docs/correctness.md.
 // It fails if a run broke a promise, and records nothing if the simulator itself failed.
 package main
 
@@ -40,6 +41,8 @@ func run(args []string) error {
 			return err
 		}
 		return recordSim(*seed, *runs, *minutes)
+	case len(args) > 0 && args[0] == "flakes":
+		return flakes(args[1:])
 	case len(args) == 4 && args[0] == "fuzz":
 		n, err := strconv.ParseUint(args[3], 10, 64)
 		if err != nil {
@@ -47,7 +50,7 @@ func run(args []string) error {
 		}
 		return evidence.AppendFuzz(".", evidence.Fuzz{Commit: evidence.Commit("."), Package: args[1], Target: args[2], Executions: n})
 	}
-	return errors.New("want sim --seed N --runs N, or fuzz PACKAGE TARGET N")
+	return errors.New("want sim --seed N --runs N, fuzz PACKAGE TARGET N, or flakes totals")
 }
 
 // summary is what isotone sim --json prints.

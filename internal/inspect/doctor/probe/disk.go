@@ -51,20 +51,35 @@ func measureDisk(ctx context.Context, dataDir, dataFile string) doctor.Disk {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	go func() { measured <- syncWrites(ctx, d.Dir) }()
-	const grace = 500 * time.Millisecond // for the write under way, and the removal of the file
-	timer := time.NewTimer(Timeout + grace)
-	defer timer.Stop()
-	select {
-	case w := <-measured:
-		d.Writes, d.WriteError = len(w.took), w.err
-		if len(w.took) > 0 {
-			slices.Sort(w.took)
-			d.P50, d.P99 = quantile(w.took, 0.5), quantile(w.took, 0.99)
-		}
-	case <-timer.C:
+	w, ok := receive(ctx, measured)
+	if !ok {
 		d.WriteError = fmt.Sprintf("a write was not synced within %v", Timeout)
+		return d
+	}
+	d.Writes, d.WriteError = len(w.took), w.err
+	if len(w.took) > 0 {
+		slices.Sort(w.took)
+		d.P50, d.P99 = quantile(w.took, 0.5), quantile(w.took, 0.99)
 	}
 	return d
+}
+
+// grace is for the write under way when the time is over, and the removal of the file.
+const grace = 500 * time.Millisecond
+
+// receive returns what was measured, unless there is nothing until grace after the end of ctx.
+func receive(ctx context.Context, measured <-chan writes) (w writes, ok bool) {
+	select {
+	case w = <-measured:
+		return w, true
+	case <-ctx.Done():
+	}
+	select {
+	case w = <-measured:
+		return w, true
+	case <-time.After(grace):
+		return w, false
+	}
 }
 
 func quantile(sorted []time.Duration, q float64) time.Duration {

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -56,6 +57,18 @@ func TestDisk_MeasuresAndLeavesNothingBehind(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Errorf("files are left: %v, %v", files, err)
 	}
+}
+
+// TestDisk_ThatHangsIsNotWaitedFor once the command has to end.
+func TestDisk_ThatHangsIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if _, ok := receive(ctx, nil); ok || time.Since(began) != time.Second+grace {
+			t.Errorf("%t after %v", ok, time.Since(began))
+		}
+	})
 }
 
 func TestListen_TellsWhoUsesAPort(t *testing.T) {
