@@ -167,6 +167,8 @@ type site struct {
 	docs *live.Set
 	tls  *tls.Config // of clients; nil: they speak without TLS
 
+	tlsAlone *tls.Config // of the server, without a loop in front of it; nil: no TLS
+
 	// With a loop in front of the web server:
 	front    *http1.Front
 	http2    *http2.Front
@@ -228,7 +230,7 @@ func startWeb(t testing.TB, configure ...func(*web.Config)) *site {
 			if err != nil {
 				return
 			}
-			all.Go(func() { s.web.Take(c) })
+			all.Go(func() { s.take(c) })
 		}
 	})
 	t.Cleanup(func() {
@@ -238,10 +240,45 @@ func startWeb(t testing.TB, configure ...func(*web.Config)) *site {
 	return s
 }
 
+// shaken is a connection under TLS with its handshake done.
+type shaken struct {
+	*tls.Conn
+	beneath *beneath
+}
+
+// beneath carries the records, and can be replaced while nobody reads.
+type beneath struct{ net.Conn }
+
+func (c *shaken) WrapNetConn(wrap func(net.Conn) net.Conn) net.Conn {
+	c.beneath.Conn = wrap(c.beneath.Conn)
+	return c
+}
+
+// take gives a connection to the web server, after its handshake if the site has TLS.
+func (s *site) take(c net.Conn) {
+	if s.tlsAlone == nil {
+		s.web.Take(c)
+		return
+	}
+	below := &beneath{c}
+	secured := &shaken{tls.Server(below, s.tlsAlone), below}
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if secured.Handshake() != nil {
+		_ = c.Close()
+		return
+	}
+	_ = c.SetDeadline(time.Time{})
+	s.web.Take(secured)
+}
+
 func (s *site) serveWeb(t testing.TB, configure []func(*web.Config)) {
 	cfg := web.Config{Backend: s.oracle, IDs: s.oracle, Clock: s.oracle, Live: s.docs.Handler(), Limits: web.Limits{ReadHeaderTimeout: 2 * time.Second}}
 	for _, change := range configure {
 		change(&cfg)
+	}
+	if cfg.TLS != nil && s.loop == nil {
+		s.tlsAlone = cfg.TLS.Clone()
+		s.tlsAlone.NextProtos = []string{"http/1.1"}
 	}
 	s.web = web.New(cfg)
 	served := make(chan error, 1)

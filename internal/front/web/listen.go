@@ -1,7 +1,6 @@
 package web
 
 import (
-	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -91,7 +90,7 @@ type secured interface {
 }
 
 // Take serves c. Its first byte must be available, so that Take does not block, unless c is
-// under TLS with its handshake done. If c has output that was not written yet, Write must
+// under TLS with its handshake done; other connections that begin a handshake are closed. If c has output that was not written yet, Write must
 // write that first, even when called with nothing. Take may be called before Serve; after
 // Shutdown it closes c.
 func (s *Server) Take(c net.Conn) {
@@ -122,8 +121,12 @@ func (s *Server) Take(c net.Conn) {
 		_ = taken.Close()
 		return
 	}
+	if taken.first[0] == tlsHandshakeByte {
+		_ = taken.Close()
+		return
+	}
 	taken.unread, taken.settle = true, s.settle
-	s.pass(taken)
+	s.ready.Put(taken)
 }
 
 // clientOf returns the address of the client of c. A connection that was reset before it left its
@@ -169,9 +172,6 @@ func (s *Server) tellLater(c *conn) {
 // client may be waiting for output that was not written yet.
 func (s *Server) settle(c *conn) error {
 	s.boundUnread(c.Conn)
-	if c.first[0] == tlsHandshakeByte {
-		return nil // nothing was answered yet, and the deadline belongs to the handshake
-	}
 	_ = c.SetWriteDeadline(time.Now().Add(s.limits.WriteTimeout))
 	_, err := c.Conn.Write(nil)
 	_ = c.SetWriteDeadline(time.Time{})
@@ -225,33 +225,6 @@ func (s *Server) refuse(c *conn) {
 	if c.CloseWrite() == nil {
 		_, _ = io.Copy(io.Discard, io.LimitReader(c, refusalBytesMax))
 	}
-}
-
-// pass hands c, whose first byte has been read, to net/http, as TLS or as it is.
-func (s *Server) pass(c *conn) {
-	if c.first[0] != tlsHandshakeByte {
-		s.ready.Put(c)
-		return
-	}
-	if s.tls == nil {
-		_ = c.Close()
-		return
-	}
-	c.records = true
-	s.goFresh(c, s.shakeHands)
-}
-
-// shakeHands opens TLS on c and hands it to net/http.
-func (s *Server) shakeHands(c *conn) {
-	out := tls.Server(c, s.tls)
-	_ = c.SetDeadline(time.Now().Add(s.limits.ReadHeaderTimeout))
-	if err := out.Handshake(); err != nil {
-		s.http.ErrorLog.Printf("TLS handshake with %v: %v", c.RemoteAddr(), err)
-		_ = c.Close()
-		return
-	}
-	_ = c.SetDeadline(time.Time{})
-	s.ready.Put(&session{Conn: out})
 }
 
 // conn is a connection whose first byte may have been read already. As with any net.Conn,

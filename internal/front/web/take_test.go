@@ -71,7 +71,7 @@ func startTaking(t testing.TB, give func(s *site, c net.Conn), configure ...func
 	return s
 }
 
-// giveSome reads a little of c and gives it away.
+// giveSome reads a little of c, or does the handshake of TLS, and gives it away.
 func giveSome(s *site, c net.Conn) {
 	b := make([]byte, 3)
 	n, err := c.Read(b)
@@ -79,7 +79,12 @@ func giveSome(s *site, c net.Conn) {
 		_ = c.Close()
 		return
 	}
-	s.Take(&taken{Conn: c, unread: string(b[:n])})
+	read := &taken{Conn: c, unread: string(b[:n])}
+	if b[0] == '\x16' && s.secured != nil {
+		giveSecured(s.secured)(s, read)
+		return
+	}
+	s.Take(read)
 }
 
 func TestTake_ServesEveryProtocol(t *testing.T) {

@@ -65,8 +65,7 @@ type Config struct {
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the
 	// choice to the backend.
 	Mode isotone.ReadMode
-	// TLS turns on https and HTTP/3. The server copies it and sets NextProtos; a
-	// configuration from GetConfigForClient must name "h2" and "http/1.1" itself. Nil: connections that begin a TLS handshake are closed.
+	// TLS turns on HTTP/3. Connections of TCP that are under TLS come with their handshake done.
 	TLS *tls.Config
 	// Limits bounds the server; the zero value means the defaults.
 	Limits Limits
@@ -156,7 +155,6 @@ const handlersGrace = time.Second
 type Server struct {
 	handler *handler
 	limits  Limits
-	tls     *tls.Config // nil: no TLS
 
 	http *http.Server
 	h3   *http3.Server
@@ -210,8 +208,6 @@ func New(cfg Config) *Server {
 		root = cfg.Wrap(root)
 	}
 	if cfg.TLS != nil {
-		s.tls = cfg.TLS.Clone()
-		s.tls.NextProtos = []string{"http/1.1"}
 		s.h3 = newHTTP3Server(cfg, root)
 	}
 	s.http = newHTTPServer(cfg, root, base)

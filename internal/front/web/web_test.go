@@ -130,6 +130,7 @@ type site struct {
 	roots   *x509.CertPool
 	served  chan error
 	h2      []*multiplexed // without and with TLS
+	secured *tls.Config    // of HTTP/1; nil: there is no TLS
 }
 
 // multiplexed is HTTP/2 in a loop, in front of a server's handler.
@@ -179,7 +180,7 @@ func (s *site) Shutdown(ctx context.Context) error {
 // start runs a server with TLS and HTTP/3 until the test ends.
 func start(t testing.TB, configure ...func(*web.Config)) *site {
 	t.Helper()
-	return startTaking(t, func(s *site, c net.Conn) { s.Take(c) }, configure...)
+	return startTaking(t, giveSome, configure...)
 }
 
 func startOn(t testing.TB, udp net.PacketConn, configure ...func(*web.Config)) *site {
@@ -206,6 +207,8 @@ func startOn(t testing.TB, udp net.PacketConn, configure ...func(*web.Config)) *
 	go func() { s.served <- s.Serve(udp) }()
 	s.h2 = []*multiplexed{s.startHTTP2(t, &cfg, nil)}
 	if cfg.TLS != nil {
+		s.secured = cfg.TLS.Clone()
+		s.secured.NextProtos = []string{"http/1.1"}
 		secured := cfg.TLS.Clone()
 		secured.NextProtos = []string{"h2"}
 		s.h2 = append(s.h2, s.startHTTP2(t, &cfg, secured))
