@@ -3,8 +3,11 @@
  * system calls of the oracle's hot path, and nothing else: no timestamps, no checks, no timers.
  * bench/floor.sh compares the oracle with it.
  *
- *   floor leader PORT FOLLOWER_PORT   serves HTTP and RESP on 127.0.0.1:PORT
- *   floor follower PORT               echoes frames on 127.0.0.1:PORT
+ *   floor leader PORT FOLLOWER_PORT [SPIN_US]   serves HTTP and RESP on 127.0.0.1:PORT
+ *   floor follower PORT [SPIN_US]               echoes frames on 127.0.0.1:PORT
+ *
+ * With SPIN_US a process polls for so many microseconds before it sleeps, so that its processor does not: waking a virtual one
+ * costs more than a request.
  *
  * The leader has one thread. A turn waits for epoll, reads from all connections that are ready,
  * and writes to each. GET /lease is answered in the same turn. Any other request waits for a
@@ -25,6 +28,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { FRAME = 45, ROUNDS = 2, FDS = 65536, EVENTS = 512, BUFFER = 4096 };
@@ -49,6 +53,7 @@ static int asked[ROUNDS][FDS], asked_count[ROUNDS]; /* those of each round, olde
 static int rounds;
 static int writes[FDS], write_count;
 static int epoll, follower;
+static long spin; /* nanoseconds */
 
 static void die(const char *what) {
 	perror(what);
@@ -87,6 +92,26 @@ static void write_all(int fd, const char *b, size_t n) {
 	}
 }
 
+static long now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000L + t.tv_nsec;
+}
+
+/* wait_for_events polls for the time of spin, and sleeps then. */
+static int wait_for_events(struct epoll_event *events, int most) {
+	long until = spin ? now() + spin : 0;
+	int n;
+	do
+		n = epoll_wait(epoll, events, most, spin ? 0 : -1);
+	while (n == 0 && now() < until);
+	if (n == 0)
+		n = epoll_wait(epoll, events, most, -1);
+	if (n < 0 && errno != EINTR)
+		die("epoll_wait");
+	return n;
+}
+
 static void run_follower(int port) {
 	int l = listen_at(port), fd = accept(l, NULL, NULL);
 	if (fd < 0)
@@ -98,8 +123,7 @@ static void run_follower(int port) {
 	for (;;) {
 		struct epoll_event e;
 		char b[64 * FRAME];
-		if (epoll_wait(epoll, &e, 1, -1) < 0 && errno != EINTR)
-			die("epoll_wait");
+		wait_for_events(&e, 1);
 		ssize_t n = read(fd, b, sizeof b);
 		if (n <= 0)
 			return;
@@ -283,9 +307,7 @@ static void run_leader(int port, int follower_port) {
 	watch(follower);
 	for (;;) {
 		struct epoll_event events[EVENTS];
-		int n = epoll_wait(epoll, events, EVENTS, -1);
-		if (n < 0 && errno != EINTR)
-			die("epoll_wait");
+		int n = wait_for_events(events, EVENTS);
 		for (int i = 0; i < n; i++) {
 			int fd = events[i].data.fd;
 			if (fd == listener)
@@ -301,12 +323,14 @@ static void run_leader(int port, int follower_port) {
 }
 
 int main(int argc, char **argv) {
-	if (argc == 4 && !strcmp(argv[1], "leader"))
+	if ((argc == 4 || argc == 5) && !strcmp(argv[1], "leader")) {
+		spin = argc == 5 ? atol(argv[4]) * 1000 : 0;
 		run_leader(atoi(argv[2]), atoi(argv[3]));
-	else if (argc == 3 && !strcmp(argv[1], "follower"))
+	} else if ((argc == 3 || argc == 4) && !strcmp(argv[1], "follower")) {
+		spin = argc == 4 ? atol(argv[3]) * 1000 : 0;
 		run_follower(atoi(argv[2]));
-	else {
-		fprintf(stderr, "usage: floor leader PORT FOLLOWER_PORT | floor follower PORT\n");
+	} else {
+		fprintf(stderr, "usage: floor leader PORT FOLLOWER_PORT [SPIN_US] | floor follower PORT [SPIN_US]\n");
 		return 2;
 	}
 	return 0;
