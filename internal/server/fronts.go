@@ -224,6 +224,7 @@ func (f *fronts) serve(ln net.Listener, quic net.PacketConn) error {
 // stop accepts no more, lets requests under way finish, until ctx ends, and closes
 // everything.
 func (f *fronts) stop(ctx context.Context) error {
+	f.web.EndWaits()
 	f.cfg.server.StopServing(ctx)
 	err := f.web.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {

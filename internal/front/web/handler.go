@@ -13,6 +13,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
@@ -47,6 +48,7 @@ type handler struct {
 	carrier  front.Carrier
 	access   *access.Control
 	drain    http.Handler // nil: none
+	grpc     *grpc.Server
 	admin    func(http.ResponseWriter, *http.Request) string
 	mode     isotone.ReadMode
 	limits   Limits
@@ -59,7 +61,8 @@ type handler struct {
 	largeIDs atomic.Int64
 	// clockWaits counts the requests that wait for the cluster clock.
 	clockWaits atomic.Int64
-	stopping   chan struct{} // closed once the server takes no more connections
+	stopping   chan struct{} // closed by endWaits
+	endWaits   func()
 }
 
 // clusterField is the header field with the cluster's ID.
@@ -87,7 +90,9 @@ func newHandler(cfg Config) *handler {
 		observe:  cfg.Observe,
 		log:      cfg.Log,
 	}
+	h.endWaits = sync.OnceFunc(func() { close(h.stopping) })
 	h.stampers.New = func() any { return front.NewStamper(cfg.Clock) }
+	h.grpc = newGRPC(h, &cfg)
 	if cfg.Drain != nil {
 		h.drain = drainHandler(cfg.Drain)
 	}

@@ -72,7 +72,7 @@ type Config struct {
 	Limits Limits
 	// Observe, if not nil, is called once for every request that reached a
 	// handler, after its answer was written to the connection. The protocol is
-	// "http1", "h2c", "https1", "h2" or "h3"; the code is "ok" or an
+	// "http1", "h2c", "https1", "h2", "h3" or "grpc"; the code is "ok" or an
 	// isotone.Code. It runs on the request's goroutine, concurrently with
 	// others, and must not block.
 	Observe func(protocol, code string, wall time.Duration)
@@ -317,6 +317,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return cmp.Or(ctx.Err(), errors.Join(err, h3Err))
 }
 
+// EndWaits ends streams, and requests that wait for the cluster clock: another node can answer them. A front in a loop that closes
+// connections once their requests are answered needs it first.
+func (s *Server) EndWaits() { s.handler.endWaits() }
+
 // stop ends taking connections, and closes those that net/http does not have yet.
 func (s *Server) stop() {
 	s.mu.Lock()
@@ -325,7 +329,7 @@ func (s *Server) stop() {
 		return
 	}
 	s.stopped = true
-	close(s.handler.stopping)
+	s.EndWaits()
 	s.ready.Stop()
 	if s.quicIn != nil {
 		_ = s.quicIn.Close()
