@@ -9,8 +9,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
 libraries=${INTEROP_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/isotone-interop}
 
-quick=(curl_http1 curl_http10 curl_http2 curl_http3 ab hey wrk redis_cli redis_benchmark redis_py ioredis node_redis thriftpy2)
-slow=(go_redis vegeta k6 memtier jedis lettuce redis_rs)
+quick=(curl_http1 curl_http10 curl_http2 curl_http3 ab hey wrk redis_cli redis_benchmark redis_py ioredis node_redis thriftpy2 grpc_go grpcio grpc_js)
+slow=(go_redis vegeta k6 memtier jedis lettuce redis_rs tonic grpc_java)
 all=("${quick[@]}" "${slow[@]}")
 
 case ${1-all} in
@@ -89,7 +89,7 @@ python_with() {
   [ -x "$libraries/venv/bin/python" ] || python3 -m venv "$libraries/venv" >/dev/null || { echo "python3 has no venv"; return 77; }
   local package
   for package; do
-    "$libraries/venv/bin/python" -c "import $package" 2>/dev/null || "$libraries/venv/bin/pip" install -q "$package" >/dev/null 2>&1 ||
+    "$libraries/venv/bin/python" -c "import importlib.metadata as m; m.version('$package')" 2>/dev/null || "$libraries/venv/bin/pip" install -q "$package" >/dev/null 2>&1 ||
       { echo "pip cannot install $package"; return 77; }
   done
 }
@@ -97,11 +97,11 @@ python_with() {
 with_node() {
   need node "install Node 20 or newer" || return 77
   need npm "install npm" || return 77
-  mkdir -p "$libraries/node" && cp "$here"/node/* "$libraries/node" || return 1
+  mkdir -p "$libraries/node" && cp "$here"/node/* "$here"/grpc/client.mjs "$libraries/node" || return 1
   # The lock file says what is installed already.
   cmp -s "$here/node/package.json" "$libraries/node/installed" || (cd "$libraries/node" &&
     npm install --silent --no-audit --no-fund >/dev/null 2>&1 && cp package.json installed) ||
-    { echo "npm cannot install ioredis and redis"; return 77; }
+    { echo "npm cannot install the libraries of interop/node"; return 77; }
 }
 
 with_java() {
@@ -225,6 +225,24 @@ check_thriftpy2() {
   python_with thriftpy2 || return
   "$libraries/venv/bin/python" -c 'import thriftpy2; print(thriftpy2.__version__, end=", ")' &&
     "$libraries/venv/bin/python" "$here/thriftpy2_client.py" "$thrift" "$root/internal/front/thriftrpc/snowflake.thrift"
+}
+
+check_grpc_go() {
+  need go "install Go" || return 77
+  (cd "$here/grpc" && { go mod download >/dev/null 2>&1 || { echo "the Go modules of interop/grpc cannot be fetched"; exit 77; }; } && go run . "${addrs[@]}")
+}
+
+check_grpcio() {
+  python_with grpcio grpcio-tools grpcio-status grpcio-health-checking grpcio-reflection || return
+  mkdir -p "$work/stubs" && "$libraries/venv/bin/python" -m grpc_tools.protoc -I "$root/proto" --python_out="$work/stubs" --grpc_python_out="$work/stubs" \
+    isotone/v1/isotone.proto || return 1
+  PYTHONPATH=$work/stubs "$libraries/venv/bin/python" "$here/grpc/client.py" "${addrs[@]}"
+}
+
+check_grpc_js() {
+  with_node || return
+  (cd "$libraries/node" && node -p "require('./node_modules/@grpc/grpc-js/package.json').version + ', node ' + process.version + ','" &&
+    node client.mjs "$root/proto" "${addrs[@]}")
 }
 
 check_go_redis() {

@@ -15,10 +15,12 @@ type Fault struct {
 	Status  int
 	Code    isotone.Code
 	Message string
+	// Leader is the address to ask instead, empty but for isotone.CodeNotLeader.
+	Leader string
+	// RetryAfter is in seconds; 0: none.
+	RetryAfter int64
 
-	leader     string
-	challenge  bool
-	retryAfter int64 // seconds; 0: none
+	challenge bool
 }
 
 // FaultOf converts err. An error outside the vocabulary is internal.
@@ -31,12 +33,12 @@ func FaultOf(err error) Fault {
 	f := Fault{Status: statusOf(e.Code), Code: e.Code, Message: e.Message}
 	switch {
 	case e.Code == isotone.CodeNotLeader:
-		f.leader = e.Leader
+		f.Leader = e.Leader
 	case e.Code == isotone.CodeUnauthorized:
 		f.challenge = true
 	case e.Code == isotone.CodeOverloaded || e.Code == isotone.CodeNoLeader || e.Code == isotone.CodeNoWorker ||
 		e.Code == isotone.CodeQuotaExceeded || e.RetryAfter > 0:
-		f.retryAfter = retrySeconds(e.RetryAfter)
+		f.RetryAfter = retrySeconds(e.RetryAfter)
 	}
 	return f
 }
@@ -111,16 +113,16 @@ func (f *Fault) Reason() string {
 // Fields calls set for each header field specific to this fault. The scheme, the escaped
 // path and the raw query are those of the request.
 func (f *Fault) Fields(scheme, path, rawQuery string, set func(name, value string)) {
-	if f.leader != "" {
-		set("Isotone-Leader", f.leader)
-		location := scheme + "://" + f.leader + path
+	if f.Leader != "" {
+		set("Isotone-Leader", f.Leader)
+		location := scheme + "://" + f.Leader + path
 		if rawQuery != "" {
 			location += "?" + rawQuery
 		}
 		set("Location", location)
 	}
-	if f.retryAfter > 0 {
-		set("Retry-After", strconv.FormatInt(f.retryAfter, 10))
+	if f.RetryAfter > 0 {
+		set("Retry-After", strconv.FormatInt(f.RetryAfter, 10))
 	}
 	if f.challenge {
 		set("Www-Authenticate", `Bearer, Basic realm="isotone"`) // required by RFC 9110 §11.6.1

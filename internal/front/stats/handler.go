@@ -2,6 +2,7 @@ package stats
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/isotone/isotone/internal/front/requestid"
@@ -168,9 +169,11 @@ func identified(r *http.Request, t requestid.Identity) *http.Request {
 	return &with
 }
 
-// Protocol returns the protocol of r: http1, https1, h2c, h2 or h3.
+// Protocol returns the protocol of r: http1, https1, h2c, h2, h3 or grpc.
 func Protocol(r *http.Request) string {
 	switch {
+	case r.ProtoMajor > 1 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
+		return "grpc"
 	case r.ProtoMajor == 3:
 		return "h3"
 	case r.ProtoMajor == 2 && r.TLS != nil:

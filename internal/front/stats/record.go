@@ -15,7 +15,7 @@ type Record struct {
 	// ID is its request ID, Trace the ID of its trace; all zero: none.
 	ID    string
 	Trace [16]byte
-	// Protocol is http1, https1, h2c, h2 or h3.
+	// Protocol is http1, https1, h2c, h2, h3 or grpc.
 	Protocol     string
 	Method, Path string
 	// Status is that of HTTP; 0 means that the answer was cut.

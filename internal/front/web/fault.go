@@ -5,11 +5,15 @@ import (
 	"strconv"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
 // fail answers with err and returns its code.
 func fail(w http.ResponseWriter, r *http.Request, err error) string {
+	if isGRPC(r) {
+		return grpc.Fail(w, err)
+	}
 	f := httpapi.FaultOf(err)
 	scheme := "http"
 	if r.TLS != nil {

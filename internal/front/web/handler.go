@@ -13,6 +13,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
@@ -47,6 +48,7 @@ type handler struct {
 	carrier  front.Carrier
 	access   *access.Control
 	drain    http.Handler // nil: none
+	grpc     *grpc.Server
 	admin    func(http.ResponseWriter, *http.Request) string
 	mode     isotone.ReadMode
 	limits   Limits
@@ -90,6 +92,7 @@ func newHandler(cfg Config) *handler {
 	}
 	h.endWaits = sync.OnceFunc(func() { close(h.stopping) })
 	h.stampers.New = func() any { return front.NewStamper(cfg.Clock) }
+	h.grpc = newGRPC(h, &cfg)
 	if cfg.Drain != nil {
 		h.drain = drainHandler(cfg.Drain)
 	}

@@ -34,11 +34,8 @@ func (h *handler) interval(w http.ResponseWriter, r *http.Request) string {
 			return refuse(w, r, s, err)
 		}
 	case q.Count > 0:
-		stamper := h.stampers.Get().(*front.Stamper)
 		var stamps front.Stamps
-		stamps, err = stamper.Make(q.Count)
-		h.stampers.Put(stamper)
-		if err == nil {
+		if stamps, err = h.stamp(q.Count); err == nil {
 			return tellWritten(answerStamps(w, q.JSON, stamps))
 		}
 	default:

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
@@ -41,6 +42,16 @@ var rows = []row{
 	{Right: Right{Path: "/timestamp", Needs: access.Timestamps}, answer: (*handler).timestamp, reads: true, noHead: true},
 	{Right: Right{Path: httpapi.IntervalPath, Needs: access.Timestamps}, answer: (*handler).interval, reads: true, noHead: true},
 	{Right: Right{Path: httpapi.IDsPath, Needs: access.IDs}, answer: (*handler).snowflake, has: hasIDs, reads: true, noHead: true},
+	{Right: Right{Path: grpc.PathTimestampsGet, Needs: access.Timestamps}, answer: (*handler).serveGRPC},
+	{Right: Right{Path: grpc.PathTimestampsStream, Needs: access.Timestamps}, answer: (*handler).serveGRPC},
+	{Right: Right{Path: grpc.PathIDsGet, Needs: access.IDs}, answer: (*handler).serveGRPC, has: hasIDs},
+	{Right: Right{Path: grpc.PathIntervalGet, Needs: access.Timestamps}, answer: (*handler).serveGRPC},
+	{Right: Right{Path: grpc.PathIntervalStamp, Needs: access.Timestamps}, answer: (*handler).serveGRPC},
+	{Right: Right{Path: grpc.PathIntervalWait, Needs: access.Timestamps}, answer: (*handler).serveGRPC},
+	{Right: Right{Path: grpc.PathHealthCheck}, answer: (*handler).serveGRPC, exempt: true},
+	{Right: Right{Path: grpc.PathHealthWatch}, answer: (*handler).serveGRPC},
+	{Right: Right{Path: grpc.PathReflection}, answer: (*handler).serveGRPC},
+	{Right: Right{Path: grpc.PathReflectionAlpha}, answer: (*handler).serveGRPC},
 	{Right: Right{Path: "/state", Needs: access.Live}, answer: (*handler).serveLive, has: hasLive},
 	{Right: Right{Path: "/metrics", Needs: access.Metrics}, answer: (*handler).serveMetrics, has: func(h *handler) bool { return h.metrics != nil }, reads: true},
 	{Right: Right{Path: "/members", Any: true}, answer: (*handler).members, reads: true},

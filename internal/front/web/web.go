@@ -71,7 +71,7 @@ type Config struct {
 	Limits Limits
 	// Observe, if not nil, is called once for every request that reached a
 	// handler, after its answer was written to the connection. The protocol is
-	// "http1", "h2c", "https1", "h2" or "h3"; the code is "ok" or an
+	// "http1", "h2c", "https1", "h2", "h3" or "grpc"; the code is "ok" or an
 	// isotone.Code. It runs on the request's goroutine, concurrently with
 	// others, and must not block.
 	Observe func(protocol, code string, wall time.Duration)
@@ -313,8 +313,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return cmp.Or(ctx.Err(), errors.Join(err, h3Err))
 }
 
-// EndWaits answers the requests that wait for the cluster clock, those of the past and of the future, with isotone.ErrNoLeader.
-// Shutdown does it, too; a caller that waits for requests in its loops first calls it before.
+// EndWaits ends streams, and requests that wait for the cluster clock: another node can answer them. A front in a loop that closes
+// connections once their requests are answered needs it first.
 func (s *Server) EndWaits() { s.handler.endWaits() }
 
 // stop ends taking connections, and closes those that net/http does not have yet.

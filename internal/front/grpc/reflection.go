@@ -1,0 +1,123 @@
+package grpc
+
+import (
+	_ "embed"
+	"io"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+)
+
+// descriptors is a FileDescriptorSet of all services, and of the messages in errors. interop/grpc makes it from proto.
+//
+//go:embed descriptors.binpb
+var descriptors []byte
+
+// files has what is in descriptors.
+var files = sync.OnceValue(func() *protoregistry.Files {
+	var set descriptorpb.FileDescriptorSet
+	if err := proto.Unmarshal(descriptors, &set); err != nil {
+		panic("grpc: descriptors.binpb: " + err.Error())
+	}
+	all, err := protodesc.NewFiles(&set)
+	if err != nil {
+		panic("grpc: descriptors.binpb: " + err.Error())
+	}
+	return all
+})
+
+// reflectionIdle bounds the wait for the next request of a stream.
+const reflectionIdle = time.Minute
+
+// The fields of grpc.reflection.v1.ServerReflectionRequest, and of its answer.
+const (
+	askFile         = 3
+	askSymbol       = 4
+	askExtension    = 5
+	askExtensions   = 6
+	askServices     = 7
+	answerOriginal  = 2
+	answerFile      = 4
+	answerServices  = 6
+	answerError     = 7
+	reflectionTexts = 1<<askFile | 1<<askSymbol | 1<<askExtensions | 1<<askServices
+)
+
+// reflect is ServerReflection.ServerReflectionInfo, of both versions.
+func (c *call) reflect() error {
+	for {
+		_ = c.control.SetReadDeadline(time.Now().Add(reflectionIdle))
+		request, err := c.in.next()
+		if err == io.EOF {
+			return c.send(nil)
+		}
+		if err != nil {
+			return err
+		}
+		asked, text, err := parseReflection(request)
+		if err != nil {
+			return err
+		}
+		b := appendText(BeginFrame(nil), answerOriginal, request)
+		if err := c.send(EndFrame(appendReflection(b, asked, text), 0)); err != nil {
+			return err
+		}
+	}
+}
+
+// parseReflection returns the field of a request that says what is asked for, 0 if there is none, and its text.
+func parseReflection(b []byte) (asked protowire.Number, text string, err error) {
+	err = eachField(b, func(f field) error {
+		if f.kind != protowire.BytesType || f.number < askFile || f.number > askServices {
+			return nil
+		}
+		if reflectionTexts>>f.number&1 != 0 && !utf8.Valid(f.bytes) {
+			return errMalformed
+		}
+		asked, text = f.number, string(f.bytes)
+		return nil
+	})
+	return asked, text, err
+}
+
+// appendReflection appends what is asked for, or that it is not found. There are no extensions.
+func appendReflection(b []byte, asked protowire.Number, text string) []byte {
+	var found protoreflect.FileDescriptor
+	switch asked {
+	case askServices:
+		return appendText(b, answerServices, appendServices(nil))
+	case askFile:
+		found, _ = files().FindFileByPath(text)
+	case askSymbol:
+		if d, err := files().FindDescriptorByName(protoreflect.FullName(text)); err == nil {
+			found = d.ParentFile()
+		}
+	}
+	if found == nil {
+		failure := appendText(appendVarint(nil, 1, codeNotFound), 2, "there is no such file, symbol or extension")
+		return appendText(b, answerError, failure)
+	}
+	file, err := proto.Marshal(protodesc.ToFileDescriptorProto(found))
+	if err != nil {
+		panic("grpc: a descriptor does not encode: " + err.Error())
+	}
+	return appendText(b, answerFile, appendText(nil, 1, file))
+}
+
+// appendServices appends the names of all services.
+func appendServices(b []byte) []byte {
+	files().RangeFiles(func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			b = appendText(b, 1, appendText(nil, 1, string(f.Services().Get(i).FullName())))
+		}
+		return true
+	})
+	return b
+}
