@@ -197,7 +197,7 @@ func (c *call) end(err error) string {
 func (c *call) timestamps(request, b []byte) ([]byte, error) {
 	a, err := ParseAsk(request)
 	if err == nil {
-		err = c.session.Take(1, a.Count)
+		err = c.session.Charge(1, a.Count)
 	}
 	if err != nil {
 		return b, err
@@ -210,6 +210,7 @@ func (c *call) timestamps(request, b []byte) ([]byte, error) {
 	if err != nil {
 		return b, err
 	}
+	c.session.Used(1, a.Count)
 	return AppendRange(b, issued, a.U64), nil
 }
 

@@ -112,7 +112,7 @@ func (c *call) readTurn() (*turn, error) {
 		}
 		a, err := r.ask()
 		if err == nil {
-			err = c.session.Take(1, a.Count)
+			err = c.session.Charge(1, a.Count)
 		}
 		if err != nil {
 			t.refuse(id, err)
@@ -153,6 +153,7 @@ func (c *call) appendTurn(b []byte, t *turn) []byte {
 		issued, err := t.result(one)
 		b = BeginFrame(b)
 		if err == nil {
+			c.session.Used(1, issued.Count)
 			b = appendStreamed(b, one.id, resultGot, AppendRange(message[:0], issued, t.batches[one.batch].U64))
 		} else {
 			s := StatusOf(err)

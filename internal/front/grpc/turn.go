@@ -103,7 +103,7 @@ func (c *call) await(t *turn) {
 	}
 	for _, b := range t.batches {
 		if b.Moved {
-			c.session.Moved(b.Floor.String())
+			c.session.Moved(b.Floor)
 		}
 	}
 }

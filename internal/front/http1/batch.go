@@ -16,6 +16,7 @@ type ask struct {
 	legacy bool   // as in request
 	query  uint16 // length of the raw query; the queries of a group are concatenated
 	stream uint32 // of HTTP/2; 0: none, or it was reset
+	call   bool   // the answer is a range, and not spelled
 }
 
 // answerHeadMax approximates the size of an answer's header, fault fields included.
@@ -78,8 +79,8 @@ func (g *group) add(f *Front, r *request, b []byte) bool {
 	size := r.answerSize()
 	switch {
 	case g.empty():
-		g.mode, g.u64, g.floor = mode, r.format.IsU64(), r.floor
-	case mode != g.mode, r.format.IsU64() != g.u64, r.floor != g.floor, g.len() >= f.cfg.Limits.PipelineMax, g.size+size > f.cfg.Limits.AnswerBytesMax:
+		g.mode, g.u64, g.floor = mode, r.isU64(), r.floor
+	case mode != g.mode, r.isU64() != g.u64, r.floor != g.floor, g.len() >= f.cfg.Limits.PipelineMax, g.size+size > f.cfg.Limits.AnswerBytesMax:
 		return false
 	}
 	g.size += size

@@ -79,8 +79,11 @@ func (s *speaker) reset() {
 }
 
 // speaksFor reports whether the session speaks for the one from whom r comes.
-func (s *speaker) speaksFor(r *request, b []byte) bool {
-	return r.credentials.of(b) == string(s.credentials) && (len(s.credentials) == 0 || s.version == s.session.Version())
+func (s *speaker) speaksFor(r *request, b []byte) bool { return s.isFor(r.credentials.of(b)) }
+
+// isFor reports whether the session speaks for the one with those credentials.
+func (s *speaker) isFor(credentials string) bool {
+	return credentials == string(s.credentials) && (len(s.credentials) == 0 || s.version == s.session.Version())
 }
 
 // check has credentials checked, unless that was done lately.

@@ -239,7 +239,11 @@ func (f *Front) answersFor(c *loop.Conn) *answers {
 }
 
 func (f *Front) observe(c *loop.Conn, code string, requests int, wall time.Duration) {
+	f.observeAs(f.answersFor(c).protocol, code, requests, wall)
+}
+
+func (f *Front) observeAs(protocol, code string, requests int, wall time.Duration) {
 	if f.cfg.Observe != nil {
-		f.cfg.Observe(f.answersFor(c).protocol, code, requests, wall)
+		f.cfg.Observe(protocol, code, requests, wall)
 	}
 }

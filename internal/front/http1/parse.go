@@ -58,6 +58,7 @@ type request struct {
 	nonce  uint64         // of a reading
 	format httpapi.Format // of ids: JSON, or Binary for decimals
 	mode   isotone.ReadMode
+	u64    bool // with the format Range: of 64-bit timestamps
 	legacy bool // of HTTP/1.0
 	last   bool // the answer ends the connection
 	floor  isotone.Timestamp
@@ -69,6 +70,9 @@ type request struct {
 
 	requestID, trace, credentials span // the values of X-Request-ID, Traceparent and Authorization
 }
+
+// isU64 reports whether r asks for 64-bit timestamps.
+func (r *request) isU64() bool { return r.u64 || r.format.IsU64() }
 
 // span is a part of a request's bytes; empty: none.
 type span struct{ from, to int }

@@ -5,9 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/snowflake"
 )
 
 // Streams answers the hot requests of one connection of HTTP/2, spelled as in HTTP/1.1. They
@@ -15,18 +18,22 @@ import (
 // to the loop's goroutine. A nil *Streams takes no request.
 type Streams struct {
 	reader
-	deliver func(stream uint32, answer []byte)
+	to      Receiver
 	flying  []*pendingBatch // submitted, not answered
 	waiting int             // streams that wait for an answer
 }
 
-// Answer takes the whole answer to the request of a stream, spelled as in HTTP/1.1. It is
-// valid during the call only.
-type Answer func(stream uint32, answer []byte)
+// Receiver takes the answers of streams. What it is given is valid during the call only.
+type Receiver interface {
+	// Deliver takes the whole answer to a request, spelled as in HTTP/1.1.
+	Deliver(stream uint32, answer []byte)
+	// DeliverRange takes the answer to [Streams.AskRange], or why there is none. With u64, issued is as in [front.Batch].
+	DeliverRange(stream uint32, issued isotone.Range, u64 bool, err error)
+}
 
-// OpenStreams returns the hot requests of c, whose answers go to deliver.
-func (f *Front) OpenStreams(c *loop.Conn, deliver Answer) *Streams {
-	return &Streams{reader: f.reader(c), deliver: deliver}
+// OpenStreams returns the hot requests of c, whose answers go to a receiver.
+func (f *Front) OpenStreams(c *loop.Conn, to Receiver) *Streams {
+	return &Streams{reader: f.reader(c), to: to}
 }
 
 // Waiting returns how many streams wait for an answer.
@@ -48,42 +55,98 @@ func (s *Streams) Ask(stream uint32, request []byte, room int) bool {
 	switch {
 	case v != hot || r.size != len(request):
 		return false
-	case !s.speaksFor(r, request) && !s.become(r, request):
-		return false
-	case !s.session.May(roles[r.target]):
+	case !s.mayAsk(r.credentials.of(request), r.target):
 		return false
 	case r.target != targetTimestamps:
 		return s.answerAtOnce(stream, r, request, room)
 	case r.answerSize() > room:
 		return false
 	}
-	f := s.front
-	if !f.group.add(f, r, request) {
-		s.Submit()
-		f.group.add(f, r, request)
-	}
-	f.group.asks[f.group.len()-1].stream = stream
-	s.waiting++
+	s.add(stream, r, request, false)
 	return true
 }
 
-// become has the session speak for the one from whom r comes, if that is known at once and no
+// add adds a request for timestamps to the group.
+func (s *Streams) add(stream uint32, r *request, text []byte, call bool) {
+	f := s.front
+	if !f.group.add(f, r, text) {
+		s.Submit()
+		f.group.add(f, r, text)
+	}
+	q := &f.group.asks[f.group.len()-1]
+	q.stream, q.call = stream, call
+	s.waiting++
+}
+
+// Call is a request for a range of timestamps that is spelled in another protocol.
+type Call struct {
+	Count uint64 // valid for the form
+	Mode  isotone.ReadMode
+	U64   bool
+	Floor isotone.Timestamp
+	// Credentials is the value of Authorization; empty: none.
+	Credentials string
+}
+
+// AskRange is Ask for a call. It takes none if requests are measured or traced one by one.
+func (s *Streams) AskRange(stream uint32, c *Call) bool {
+	if s == nil || s.front.meter != nil || s.front.tracer != nil || !s.mayAsk(c.Credentials, targetTimestamps) {
+		return false
+	}
+	r := request{target: targetTimestamps, count: c.Count, format: httpapi.Range, u64: c.U64, mode: c.Mode, floor: c.Floor}
+	s.add(stream, &r, nil, true)
+	return true
+}
+
+// MakeIDs makes up to 64 IDs for a call, which are valid until the next. It reports false if the standard servers are to answer, which
+// also know why there are none.
+func (s *Streams) MakeIDs(credentials string, n uint64) ([]snowflake.ID, bool) {
+	if s == nil || s.front.cfg.IDs == nil || s.front.meter != nil || s.front.tracer != nil || n > binaryMax {
+		return nil, false
+	}
+	if !s.mayAsk(credentials, targetIDs) || !s.session.Spend(1, n) {
+		return nil, false
+	}
+	ids := s.front.ids[:n]
+	if s.front.cfg.IDs.Fill(ids) != nil {
+		return nil, false
+	}
+	s.session.Used(1, n)
+	s.front.observeAs(protocolCall, httpapi.CodeOK, 1, 0)
+	return ids, true
+}
+
+// protocolCall is the name for Observe of calls: that of internal/front/grpc.
+const protocolCall = "grpc"
+
+// Fields returns the fields that each answer has now, spelled as in HTTP/1.1: the date, the cluster's ID, and Alt-Svc.
+func (s *Streams) Fields() []byte {
+	a := s.front.answersFor(s.conn)
+	a.refresh(s.conn.Now(), s.front.cluster())
+	return a.date
+}
+
+// mayAsk reports whether the session speaks for the one with those credentials, who may ask for t.
+func (s *Streams) mayAsk(credentials string, t target) bool {
+	return (s.isFor(credentials) || s.become(credentials)) && s.session.May(roles[t])
+}
+
+// become has the session speak for the one with those credentials, if that is known at once and no
 // other request waits: others are for the standard servers, where each request has a session.
-func (s *Streams) become(r *request, b []byte) bool {
+func (s *Streams) become(credentials string) bool {
 	if len(s.flying) > 0 || !s.front.group.empty() {
 		return false
 	}
 	s.reset()
-	if r.credentials == (span{}) {
+	if credentials == "" {
 		return true
 	}
-	value := r.credentials.of(b)
 	version := s.session.Version()
-	c, ok := access.ParseAuthorization(strings.Clone(value))
-	if !ok || len(value) > credentialsMax || !s.session.Recall(c) {
+	c, ok := access.ParseAuthorization(strings.Clone(credentials))
+	if !ok || len(credentials) > credentialsMax || !s.session.Recall(c) {
 		return false
 	}
-	s.credentials, s.version = append(s.credentials, value...), version
+	s.credentials, s.version = append(s.credentials, credentials...), version
 	return true
 }
 
@@ -103,7 +166,7 @@ func (s *Streams) answerAtOnce(stream uint32, r *request, b []byte, room int) bo
 		s.session.Used(1, r.made())
 	}
 	f.keep(out)
-	s.deliver(stream, out)
+	s.to.Deliver(stream, out)
 	f.observe(s.conn, code, 1, 0)
 	return true
 }
@@ -141,17 +204,38 @@ func (s *Streams) answer(p *pendingBatch) {
 	}
 	a := f.answersFor(s.conn)
 	a.refresh(s.conn.Now(), f.cluster())
+	calls := 0
 	next := p.answering()
 	for next.has() {
-		stream := p.asks[next.index].stream
-		out := a.appendNext(f.scratch[:0], &next, false)
-		f.keep(out)
-		if stream != 0 {
+		q, issued := p.asks[next.index], isotone.Range{}
+		if q.stream != 0 {
 			s.waiting--
-			s.deliver(stream, out)
+		}
+		if q.call {
+			calls++
+			if next.failed == nil {
+				issued = p.batch.Ranges[next.index]
+			}
+			if next.index++; q.stream != 0 {
+				s.to.DeliverRange(q.stream, issued, p.batch.U64, next.failed)
+			}
+			continue
+		}
+		out := a.appendNext(f.scratch[:0], &next, false)
+		if f.keep(out); q.stream != 0 {
+			s.to.Deliver(q.stream, out)
 		}
 	}
-	f.observe(s.conn, next.code, len(p.asks), s.conn.Now()-p.began)
+	code, wall := next.code, s.conn.Now()-p.began
+	if next.failed != nil {
+		code = string(front.ErrorOf(next.failed).Code)
+	}
+	if calls < len(p.asks) {
+		f.observe(s.conn, code, len(p.asks)-calls, wall)
+	}
+	if calls > 0 {
+		f.observeAs(protocolCall, code, calls, wall)
+	}
 }
 
 // Forget has the answer of a stream not delivered, and reports whether the stream waits for one.

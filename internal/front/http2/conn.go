@@ -45,6 +45,7 @@ type conn struct {
 	credit     int64  // what was received and is not given back yet
 	received   int64  // what may still be received on the connection
 	streams    map[uint32]*stream
+	both       int          // of streams, those that wait in hot as well
 	running    atomic.Int32 // exchanges whose goroutine has not ended
 	tls        *tls.ConnectionState
 	remoteAddr string
@@ -74,7 +75,7 @@ func newConn(f *Front, lc *loop.Conn, index int) *conn {
 		window: windowDefault, firstSend: windowDefault, frameMax: frameMax, received: windowDefault,
 	}
 	if f.hot != nil {
-		c.hot = f.hot.OpenStreams(lc, c.deliver)
+		c.hot = f.hot.OpenStreams(lc, c)
 	}
 	return c
 }
@@ -101,6 +102,7 @@ func (c *conn) Data(lc *loop.Conn, b []byte) (used int, err error) {
 		used += size
 		c.take(&f)
 	}
+	c.boundCalls()
 	c.hot.Submit()
 	if c.over {
 		return len(b), nil

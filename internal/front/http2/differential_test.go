@@ -80,6 +80,9 @@ func spell(r *reply) string {
 			fmt.Fprintf(&b, "%s: %s\n", name, r.fields[name])
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(r.trailers)) {
+		fmt.Fprintf(&b, "trailer %s: %s\n", name, r.trailers[name])
+	}
 	fmt.Fprintf(&b, "%d bytes: %q", len(r.body), r.body)
 	return b.String()
 }

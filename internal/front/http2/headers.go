@@ -49,7 +49,7 @@ func (c *conn) continuation(f *frame) {
 func (c *conn) endBlock(block []byte) {
 	o := c.open
 	c.open.stream = 0
-	if s := c.streams[o.stream]; s != nil && s.x != nil {
+	if s := c.streams[o.stream]; s != nil && (s.x != nil || s.call != nil && !s.ended) {
 		c.trailers(s, block)
 		return
 	}
@@ -101,7 +101,7 @@ func (c *conn) room() int { return int(max(0, min(c.window, c.firstSend))) }
 // isFull reports whether no further stream may begin.
 func (c *conn) isFull() bool {
 	most := c.front.cfg.Limits.StreamsMax
-	return len(c.streams)+c.hot.Waiting() >= most || int(c.running.Load()) >= most
+	return len(c.streams)+c.hot.Waiting()-c.both >= most || int(c.running.Load()) >= most
 }
 
 // begin begins the request that was decoded from block.
@@ -110,7 +110,7 @@ func (c *conn) begin(o openBlock, block []byte) {
 	r.check(o.ends)
 	switch {
 	case r.tooLong:
-		c.deliver(o.stream, []byte(tooLong))
+		c.Deliver(o.stream, []byte(tooLong))
 		return
 	case r.malformed:
 		c.resetStream(o.stream, codeProtocol)
@@ -123,6 +123,12 @@ func (c *conn) begin(o openBlock, block []byte) {
 		c.front.text = r.appendText(c.front.text[:0])
 		if len(c.front.text) > 0 && c.hot.Ask(o.stream, c.front.text, c.room()) {
 			c.remember(block)
+			return
+		}
+	}
+	if !o.ends {
+		if made := c.callOf(r); made != nil {
+			c.beginCall(o.stream, made)
 			return
 		}
 	}

@@ -11,7 +11,18 @@ import (
 type head struct{ fields []field }
 
 // heads are the heads of late, by how HTTP/1.1 spells them.
-type heads struct{ known map[string]*head }
+type heads struct {
+	known map[string]*head
+	ok    *head // the trailers of a call that was answered
+}
+
+// tail returns the trailers of a call that was answered.
+func (h *heads) tail() *head {
+	if h.ok == nil {
+		h.ok = &head{fields: []field{{Name: "grpc-status", Value: "0"}}}
+	}
+	return h.ok
+}
 
 // headsMax bounds the heads that are remembered. Those of hot requests are few, until the second ends and
 // the date changes.

@@ -112,7 +112,9 @@ type Front struct {
 	heads   heads
 	encoded bytes.Buffer // scratch: a block of fields
 	request request      // scratch: the one that is being read
-	text    []byte       // scratch: the same, spelled as in HTTP/1.1
+	text    []byte       // scratch: the same, spelled as in HTTP/1.1; the message of an answer
+	head    []byte       // scratch: the head of an answer, spelled as in HTTP/1.1
+	begun   []*stream    // with calls that were begun in this turn
 
 	exchanges sync.WaitGroup // their goroutines
 }

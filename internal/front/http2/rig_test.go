@@ -211,6 +211,16 @@ func (c *client) send(raw string) {
 	}
 }
 
+// together has all frames that say writes sent at once.
+func (c *client) together(say func()) {
+	var b bytes.Buffer
+	was := c.Framer
+	c.Framer = xhttp2.NewFramer(&b, nil)
+	say()
+	c.Framer = was
+	c.send(b.String())
+}
+
 // encode returns the block for a GET of path with more fields, in pairs. A name that begins with a colon replaces that of the
 // GET; an empty value removes it.
 func (c *client) encode(path string, more ...string) []byte {
@@ -250,11 +260,12 @@ func (c *client) headers(stream uint32, ends bool, block []byte) {
 
 // reply is how a stream ended.
 type reply struct {
-	status string
-	fields map[string]string
-	body   string
-	reset  xhttp2.ErrCode // with ended false
-	ended  bool
+	status   string
+	fields   map[string]string
+	trailers map[string]string
+	body     string
+	reset    xhttp2.ErrCode // with ended false
+	ended    bool
 }
 
 // errGone is a GOAWAY with an error, or the end of the connection.
@@ -304,7 +315,12 @@ func (c *client) note(r *reply, f xhttp2.Frame) bool {
 			c.t.Error("a header block in parts")
 		}
 		_ = c.decoder.Close()
-		r.status, r.fields, r.ended = c.fields[":status"], c.fields, f.StreamEnded()
+		if r.status == "" || r.status == "100" {
+			r.status, r.fields = c.fields[":status"], c.fields
+		} else {
+			r.trailers = c.fields
+		}
+		r.ended = f.StreamEnded()
 	case *xhttp2.DataFrame:
 		r.body += string(f.Data())
 		r.ended = f.StreamEnded()

@@ -98,6 +98,7 @@ func (c *conn) windowOf(id uint32, n int64) {
 	if s == nil && c.hot.IsWaiting(id) {
 		s = &stream{id: id, ended: true}
 		c.add(s)
+		c.wait(s)
 	}
 	switch {
 	case s == nil: // it has ended

@@ -13,7 +13,10 @@ type stream struct {
 	id     uint32
 	window int64     // what may be sent on it
 	x      *exchange // nil: an answer from the loop
-	out    []byte    // of that answer
+	call   *call     // nil: none is waited for
+	out    []byte    // of the answer from the loop
+	trails bool      // trailers follow it
+	waits  bool      // it counts among those that wait in the loop, too
 
 	// Of the request's body:
 	received int64 // what may still be received on it
@@ -50,8 +53,24 @@ func (c *conn) remove(s *stream) {
 	if len(c.streams) == 0 {
 		c.streams = nil // an idle connection does not keep it
 	}
+	c.waitNoMore(s)
 	if s.x != nil {
 		c.giveBack(s.x.unread())
+	} else if s.call != nil {
+		c.giveBack(int64(len(s.call.message)))
+	}
+}
+
+// wait notes that s waits for an answer of the loop, so that it does not count twice.
+func (c *conn) wait(s *stream) {
+	s.waits = true
+	c.both++
+}
+
+func (c *conn) waitNoMore(s *stream) {
+	if s.waits {
+		s.waits = false
+		c.both--
 	}
 }
 
@@ -60,12 +79,9 @@ var errRefusing = errors.New("http2: too many requests of this client were refus
 
 // serve begins an exchange for the request that was decoded.
 func (c *conn) serve(id uint32, ends bool) {
-	if refusing := c.front.cfg.Refusing; refusing != nil && !c.exchanged && refusing(c.conn.Remote().Addr()) != nil {
-		c.last = id - 1 // nothing is done for this one
-		c.finish(codeCalm, errRefusing)
+	if !c.mayServe(id) {
 		return
 	}
-	c.exchanged = true
 	r := &c.front.request
 	s := &stream{id: id, received: bodyMax, length: r.length, ended: ends}
 	x, err := newExchange(c, s, r)
@@ -76,6 +92,17 @@ func (c *conn) serve(id uint32, ends bool) {
 	s.x = x
 	c.add(s)
 	x.start()
+}
+
+// mayServe reports whether the connection may have exchanges. If not, it ends.
+func (c *conn) mayServe(id uint32) bool {
+	if refusing := c.front.cfg.Refusing; refusing != nil && !c.exchanged && refusing(c.conn.Remote().Addr()) != nil {
+		c.last = id - 1 // nothing is done for this one
+		c.finish(codeCalm, errRefusing)
+		return false
+	}
+	c.exchanged = true
+	return true
 }
 
 // resetStream ends a stream that is not known, or no longer.
@@ -89,8 +116,8 @@ func (c *conn) cancel(s *stream, why code) {
 	c.remove(s)
 }
 
-// deliver sends an answer, spelled as in HTTP/1.1.
-func (c *conn) deliver(id uint32, answer []byte) {
+// Deliver sends an answer, spelled as in HTTP/1.1.
+func (c *conn) Deliver(id uint32, answer []byte) {
 	if c.over {
 		return
 	}
@@ -103,6 +130,9 @@ func (c *conn) deliver(id uint32, answer []byte) {
 	c.conn.SetBuffered(c.appendHeaders(c.conn.Buffered(), flags, id, block))
 	c.earn()
 	s := c.streams[id]
+	if s != nil {
+		c.waitNoMore(s)
+	}
 	switch {
 	case len(body) == 0:
 	case s == nil && len(body) <= c.room():
@@ -123,17 +153,30 @@ func (c *conn) sendLater(id uint32, s *stream, body []byte) {
 		s = &stream{id: id, ended: true}
 		c.add(s)
 	}
-	s.out = append(s.out, body...)
+	c.waitForWindow(s, body)
+	c.pump(s)
+}
+
+// waitForWindow keeps the rest of an answer from the loop.
+func (c *conn) waitForWindow(s *stream, rest []byte) {
+	s.out = append([]byte(nil), rest...)
+	c.expire(s, func() bool { return len(s.out) > 0 })
+}
+
+// expire ends a stream after a while if it still waits then.
+func (c *conn) expire(s *stream, waits func() bool) {
 	f := c.front
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 	s.timer = time.AfterFunc(f.cfg.Limits.WriteTimeout, func() {
 		f.cfg.Loop.Post(func() {
-			if c.streams[id] == s {
+			if c.streams[s.id] == s && waits() {
 				c.cancel(s, codeCancel)
 				c.keep()
 			}
 		})
 	})
-	c.pump(s)
 }
 
 // appendHeaders appends a header block.
@@ -184,7 +227,11 @@ func (c *conn) pump(s *stream) {
 	if len(s.out) == 0 {
 		return // the answer is still to come
 	}
-	if s.out = c.send(s, s.out, true); len(s.out) == 0 {
+	switch s.out = c.send(s, s.out, !s.trails); {
+	case len(s.out) > 0:
+	case s.trails:
+		c.sendTail(s)
+	default:
 		c.remove(s)
 	}
 }
@@ -284,6 +331,9 @@ func (c *conn) addBody(s *stream, b []byte) bool {
 		c.cancel(s, codeProtocol)
 		return false
 	}
+	if s.call != nil {
+		return c.addMessage(s, b)
+	}
 	s.x.body.add(b)
 	return true
 }
@@ -292,6 +342,10 @@ func (c *conn) addBody(s *stream, b []byte) bool {
 func (c *conn) endBody(s *stream) {
 	if s.length >= 0 && s.got != s.length {
 		c.cancel(s, codeProtocol)
+		return
+	}
+	if s.call != nil {
+		c.endCall(s)
 		return
 	}
 	s.ended = true

@@ -1,0 +1,184 @@
+package http2_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	xhttp2 "golang.org/x/net/http2"
+
+	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/front/grpc"
+	"github.com/isotone/isotone/internal/front/http2"
+	"github.com/isotone/isotone/internal/host/loop"
+)
+
+// framed is a message with its prefix.
+func framed(message string) string {
+	return string(grpc.EndFrame(append(grpc.BeginFrame(nil), message...), 0))
+}
+
+// call begins a call, and sends its message in pieces.
+func (c *client) call(stream uint32, path, body string, pieces int, more ...string) {
+	c.headers(stream, false, c.encode(path, append([]string{":method", "POST", "content-type", "application/grpc", "te", "trailers", "user-agent", "test"}, more...)...))
+	for i := range pieces {
+		part := body[i*len(body)/pieces : (i+1)*len(body)/pieces]
+		if err := c.WriteData(stream, i == pieces-1, []byte(part)); err != nil {
+			c.t.Error(err)
+		}
+	}
+}
+
+// messages are those of isotone.v1, right and wrong ones.
+var messages = map[string]string{
+	"empty":          "",
+	"count 5":        "\x08\x05",
+	"count 0":        "\x08\x00",
+	"too many":       "\x08\x80\x80\x80\x80\x80\x01",
+	"lease":          "\x10\x02",
+	"strange mode":   "\x10\x07",
+	"u64":            "\x18\x01\x08\x07",
+	"floor":          "\x22\x1000000000000000000"[:18],
+	"short floor":    "\x22\x02ab",
+	"unknown fields": "\x08\x02\xf8\x01\x01",
+	"cut":            "\x08",
+	"count 65":       "\x08\x41",
+	"long":           "\x7a\xc8\x01" + strings.Repeat("x", 200),
+}
+
+// TestCall_EachHasTheAnswerOfTheHandler, whether it is answered in the loop or not, and however its message is cut.
+func TestCall_EachHasTheAnswerOfTheHandler(t *testing.T) {
+	ours, theirs := startBoth(t)
+	a, b := ours.dial(t), dialTo(t, theirs)
+	id := uint32(1)
+	ask := func(name, path, body string, pieces int, more ...string) {
+		t.Helper()
+		a.call(id, path, body, pieces, more...)
+		b.call(id, path, body, pieces, more...)
+		got, _, err := a.read(id)
+		want, _, err2 := b.read(id)
+		if err != nil || err2 != nil {
+			t.Fatalf("%s %s: %v, %v", path, name, err, err2)
+		}
+		delete(want[id].fields, "content-length") // which calls in the loop do not have
+		delete(got[id].fields, "content-length")
+		if g, w := spell(got[id]), spell(want[id]); g != w {
+			t.Errorf("%s %s %q:\n%s\nhandler:\n%s", path, name, more, g, w)
+		}
+		id += 2
+	}
+	for _, path := range []string{grpc.PathTimestampsGet, grpc.PathIDsGet} {
+		for name, message := range messages {
+			for pieces := 1; pieces <= 3; pieces++ {
+				ask(name, path, framed(message), pieces)
+			}
+		}
+		for name, body := range map[string]string{
+			"no message": "", "half a prefix": "\x00\x00", "half a message": framed("\x08\x05")[:6], "two messages": framed("") + framed(""), "compressed": "\x01" + framed("")[1:], "too large": "\x00\x7f\xff\xff\xff",
+		} {
+			ask(name, path, body, 1)
+		}
+		for _, more := range [][]string{
+			{"grpc-timeout", "1S"}, {"grpc-timeout", "nope"}, {"grpc-encoding", "gzip"}, {"grpc-accept-encoding", "gzip"}, {"content-type", "text/plain"}, {"authorization", "Bearer a~b"}, {"x-other", "1"}, {"content-length", "7"},
+		} {
+			ask("count 5", path, framed("\x08\x05"), 1, more...)
+		}
+	}
+	ours.set(func() { ours.err = errNotLeader })
+	// The other side has an oracle of its own, so an error is compared with what it says.
+	a.call(id, grpc.PathTimestampsGet, framed(""), 1)
+	got, _, err := a.read(id)
+	if r := got[id]; err != nil || r.status != "200" || r.fields["grpc-status"] != "14" || r.fields["grpc-message"] == "" || r.fields["grpc-status-details-bin"] == "" || r.body != "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestCall_ManyShareABatch, and none comes to the handler.
+func TestCall_ManyShareABatch(t *testing.T) {
+	s := start(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s is not hot", r.RequestURI) })
+	s.set(func() { s.held = true })
+	c := s.dial(t)
+	ids := []uint32{}
+	c.together(func() {
+		for i := range 100 {
+			ids = append(ids, uint32(2*i+1))
+			c.call(uint32(2*i+1), grpc.PathTimestampsGet, framed("\x08"+string(rune(i+1))), 1, "grpc-timeout", fmt.Sprint(i+1, "S"))
+		}
+	})
+	await.Until(t, "all are submitted", func() bool { n, _ := s.submitted(); return n == 100 })
+	_ = c.WriteRSTStream(7, xhttp2.ErrCodeCancel)
+	c.call(301, grpc.PathIDsGet, framed("\x08\x03"), 1)
+	got, _, err := c.read(301)
+	if err != nil || got[301].trailers["grpc-status"] != "0" || len(got[301].body) != 5+2+3*8 {
+		t.Errorf("%+v, %v", got[301], err)
+	}
+	s.release()
+	ids = append(ids[:3], ids[4:]...)
+	replies, _, err := c.read(ids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, id := range ids {
+		r := replies[id]
+		if r.status != "200" || r.trailers["grpc-status"] != "0" || len(r.body) != 5+18+2 || int(r.body[24]) != int(id/2)+1 || seen[r.body[5:23]] {
+			t.Errorf("stream %d: %+v", id, r)
+		}
+		seen[r.body[5:23]] = true
+	}
+	if _, batches := s.submitted(); batches > 3 {
+		t.Errorf("%d batches", batches)
+	}
+}
+
+// TestCall_AnAnswerWaitsForItsWindow, and its trailers with it.
+func TestCall_AnAnswerWaitsForItsWindow(t *testing.T) {
+	s := start(t, nil)
+	s.set(func() { s.held = true })
+	c := s.dial(t)
+	c.call(1, grpc.PathTimestampsGet, framed(""), 1)
+	await.Until(t, "it is submitted", func() bool { n, _ := s.submitted(); return n == 1 })
+	_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 3})
+	c.ask(3, "/cold")
+	if _, _, err := c.read(3); err != nil {
+		t.Fatal(err)
+	}
+	s.release()
+	for range 30 {
+		_ = c.WriteWindowUpdate(1, 1)
+	}
+	got, _, err := c.read(1)
+	if r := got[1]; err != nil || len(r.body) != 25 || r.trailers["grpc-status"] != "0" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestCall_AMessageThatDoesNotComeEndsTheStream only.
+func TestCall_AMessageThatDoesNotComeEndsTheStream(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, func(c *http2.Config, _ *loop.Limits) { c.Limits.WriteTimeout = 20 * time.Millisecond })
+	c := s.dial(t)
+	c.headers(1, false, c.encode(grpc.PathTimestampsGet, ":method", "POST", "content-type", "application/grpc"))
+	if got, _, err := c.read(1); err != nil || got[1].reset != xhttp2.ErrCodeCancel {
+		t.Errorf("%+v, %v", got[1], err)
+	}
+	c.call(3, grpc.PathTimestampsGet, framed(""), 1)
+	if got, _, err := c.read(3); err != nil || got[3].trailers["grpc-status"] != "0" {
+		t.Errorf("%+v, %v", got[3], err)
+	}
+}
+
+// TestCall_ManyMessagesNeedNoMoreThanOneWindow: what was read of the calls is given back.
+func TestCall_ManyMessagesNeedNoMoreThanOneWindow(t *testing.T) {
+	s := start(t, nil)
+	c := s.dial(t)
+	for i := range 3000 { // 66 bytes each: three windows of the connection
+		id := uint32(2*i + 1)
+		c.call(id, grpc.PathTimestampsGet, framed("\x7a\x3b"+strings.Repeat("x", 59)), 1)
+		if got, _, err := c.read(id); err != nil || got[id].trailers["grpc-status"] != "0" {
+			t.Fatalf("call %d: %+v, %v", i, got[id], err)
+		}
+	}
+}
