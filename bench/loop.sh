@@ -2,7 +2,7 @@
 # Measures three nodes on this machine, protocol by protocol, each alternating with a
 # reference, and prints medians and ratios.
 #
-#   bench/loop.sh [CASE...]      all cases: http many redis batch h2 fsync tls loops ids intervals
+#   bench/loop.sh [CASE...]      all cases: http many redis batch h2 grpc fsync tls loops ids intervals
 #
 # ROUNDS (3) is the number of measurements of each, SECONDS_EACH (4) their length. Needs go,
 # nginx, wrk, curl, redis-server, redis-benchmark, h2load and strace (Debian: nginx-light wrk
@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/lib.sh
-[ $# -gt 0 ] || set -- http many redis batch h2 fsync tls loops ids intervals
+[ $# -gt 0 ] || set -- http many redis batch h2 grpc fsync tls loops ids intervals
 need go curl || exit 2
 build
 
@@ -120,6 +120,35 @@ h2_case() {
   stop_web
 }
 
+# Unary calls by h2load, as a client of grpc-go is slower than a node; the stream is one client of grpc-go.
+grpc_case() {
+  need h2load || return 0
+  cluster
+  (cd bench/grpc && go build -o "$dir/grpc" .)
+  "$dir/grpc" constant 127.0.0.1:17083 & pids+=($!)
+  local server=$! call=/isotone.v1.Timestamps/Get
+  printf '\0\0\0\0\0' >"$dir/quorum.call"
+  printf '\0\0\0\0\2\20\2' >"$dir/lease.call"
+  sleep 0.5
+  header "gRPC, unary, h2load -c8 -m32; grpc-go: a server that answers a constant"
+  forget
+  local fields=(-H 'content-type: application/grpc' -H 'te: trailers')
+  for _ in $(seq "$rounds"); do
+    measured grpc-go "$server" h2 "http://127.0.0.1:17083$call" -c8 -m32 -d "$dir/quorum.call" "${fields[@]}"
+    measured quorum "${nodes[*]}" h2 "http://$leader$call" -c8 -m32 -d "$dir/quorum.call" "${fields[@]}"
+    measured lease "${nodes[*]}" h2 "http://$leader$call" -c8 -m32 -d "$dir/lease.call" "${fields[@]}"
+  done
+  for s in grpc-go quorum lease; do row "$s" 8x32 grpc-go; done
+  end TERM "$server"
+  header "gRPC, Timestamps.Stream, one client of grpc-go"
+  local callers
+  for callers in 1 64 1000 10000; do
+    forget
+    for _ in $(seq "$rounds"); do measured stream "${nodes[*]}" "$dir/grpc" stream "$leader" "$callers" "$seconds"; done
+    row stream "$callers" stream
+  done
+}
+
 tls_case() {
   need nginx h2load || return 0
   cluster; web
@@ -217,6 +246,7 @@ for name in "$@"; do
     redis) redis_case ;;
     batch) batch_case ;;
     h2) h2_case ;;
+    grpc) grpc_case ;;
     fsync) fsync_case ;;
     tls) tls_case ;;
     loops) loops_case ;;

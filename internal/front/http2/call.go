@@ -8,12 +8,11 @@ import (
 	"github.com/isotone/isotone/internal/front/http1"
 )
 
-// call is a unary call of gRPC that may be answered in the loop. Its stream waits for its message, and then for the answer.
+// call is the beginning of a unary call of gRPC that may be answered in the loop. It does not change: a client repeats it.
 type call struct {
 	path        string
 	credentials string
-	message     []byte   // with its prefix, as far as it has come
-	request     *request // to be served if it is not hot; its own
+	request     request // to be served if it is not hot
 }
 
 // callMax bounds the message of a call that can be hot: ours have some 40 bytes.
@@ -42,7 +41,7 @@ func (c *conn) callOf(r *request) *call {
 				return nil
 			}
 			made.credentials = f.Value
-		case "te", "user-agent", "grpc-accept-encoding", "accept-encoding":
+		case "te", "user-agent", "grpc-accept-encoding", "accept-encoding", "content-length":
 		default:
 			return nil
 		}
@@ -50,17 +49,39 @@ func (c *conn) callOf(r *request) *call {
 	if !typed {
 		return nil
 	}
-	own := *r
-	own.fields = append([]field(nil), r.fields...)
-	made.request = &own
+	made.request = *r
+	made.request.fields = append([]field(nil), r.fields...)
 	return made
 }
 
 // beginCall has a stream wait for the message of a call.
 func (c *conn) beginCall(id uint32, made *call) {
-	s := &stream{id: id, call: made, received: bodyMax, length: made.request.length}
+	s := c.front.newStream()
+	s.id, s.call, s.received, s.length = id, made, bodyMax, made.request.length
 	c.add(s)
 	c.front.begun = append(c.front.begun, s)
+}
+
+// newStream returns an empty stream for a call.
+func (f *Front) newStream() *stream {
+	last := len(f.spare) - 1
+	if last < 0 {
+		return &stream{message: make([]byte, 0, 64)}
+	}
+	s := f.spare[last]
+	f.spare = f.spare[:last]
+	return s
+}
+
+// spareMax bounds the streams that a front keeps for calls to come.
+const spareMax = 1024
+
+// reuse keeps a stream that has ended, and that nothing else knows.
+func (f *Front) reuse(s *stream) {
+	if s.x == nil && s.timer == nil && cap(s.message) > 0 && len(f.spare) < spareMax {
+		*s = stream{message: s.message[:0]}
+		f.spare = append(f.spare, s)
+	}
 }
 
 // boundCalls bounds the wait for the messages of the calls that were begun in this turn. Nearly all of them are whole.
@@ -76,8 +97,8 @@ func (c *conn) boundCalls() {
 
 // addMessage adds to the message of a call. One that cannot be hot goes to the handler. It reports false if the stream has ended.
 func (c *conn) addMessage(s *stream, b []byte) bool {
-	if len(s.call.message)+len(b) <= callMax {
-		s.call.message = append(s.call.message, b...)
+	if len(s.message)+len(b) <= callMax {
+		s.message = append(s.message, b...)
 		return true
 	}
 	if !c.serveCall(s) {
@@ -91,7 +112,7 @@ func (c *conn) addMessage(s *stream, b []byte) bool {
 // serveCall gives a call to the handler. It reports false if the stream has ended.
 func (c *conn) serveCall(s *stream) bool {
 	made := s.call
-	c.front.request = *made.request
+	c.front.request = made.request
 	if !c.mayServe(s.id) {
 		c.remove(s)
 		return false
@@ -102,7 +123,7 @@ func (c *conn) serveCall(s *stream) bool {
 		return false
 	}
 	s.x, s.call = x, nil
-	x.body.add(made.message)
+	x.body.add(s.message)
 	x.start()
 	return true
 }
@@ -119,7 +140,7 @@ func (c *conn) endCall(s *stream) {
 
 // answerCall answers a call in the loop, if that is possible.
 func (c *conn) answerCall(s *stream, made *call) bool {
-	message, rest, err := grpc.ParseFrame(made.message)
+	message, rest, err := grpc.ParseFrame(s.message)
 	if err != nil || message == nil || len(rest) > 0 {
 		return false
 	}
@@ -192,6 +213,7 @@ func (c *conn) sendTail(s *stream) {
 	c.conn.SetBuffered(c.appendHeaders(c.conn.Buffered(), flagEndHeaders|flagEndStream, s.id, block))
 	c.earn()
 	c.remove(s)
+	c.front.reuse(s)
 }
 
 // sendStatus answers a call with an error.
@@ -205,4 +227,5 @@ func (c *conn) sendStatus(s *stream, err error) {
 	c.conn.SetBuffered(c.appendHeaders(c.conn.Buffered(), flagEndHeaders|flagEndStream, s.id, block))
 	c.earn()
 	c.remove(s)
+	c.front.reuse(s)
 }

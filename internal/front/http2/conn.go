@@ -64,6 +64,7 @@ type openBlock struct {
 type memo struct {
 	block []byte
 	text  []byte // as in HTTP/1.1
+	call  *call  // in place of text
 }
 
 // memoMax bounds the block that a connection remembers.

@@ -65,8 +65,14 @@ func (c *conn) endBlock(block []byte) {
 		if c.decode(block) {
 			c.resetStream(o.stream, codeProtocol)
 		}
-	case o.ends && c.isRepeated(block):
+	case o.ends && c.memo.call == nil && c.isRepeated(block):
 		c.ask(o.stream, block)
+	case !o.ends && c.memo.call != nil && c.isRepeated(block):
+		if c.isFull() {
+			c.resetStream(o.stream, codeRefused)
+			return
+		}
+		c.beginCall(o.stream, c.memo.call)
 	case c.decode(block):
 		c.begin(o, block)
 	}
@@ -128,6 +134,7 @@ func (c *conn) begin(o openBlock, block []byte) {
 	}
 	if !o.ends {
 		if made := c.callOf(r); made != nil {
+			c.rememberCall(block, made)
 			c.beginCall(o.stream, made)
 			return
 		}
@@ -139,7 +146,14 @@ func (c *conn) begin(o openBlock, block []byte) {
 func (c *conn) remember(block []byte) {
 	if len(block) <= memoMax && isStateless(block) {
 		c.memo.block = append(c.memo.block[:0], block...)
-		c.memo.text = append(c.memo.text[:0], c.front.text...)
+		c.memo.text, c.memo.call = append(c.memo.text[:0], c.front.text...), nil
+	}
+}
+
+// rememberCall is remember for a call.
+func (c *conn) rememberCall(block []byte, made *call) {
+	if len(block) <= memoMax && isStateless(block) {
+		c.memo.block, c.memo.call = append(c.memo.block[:0], block...), made
 	}
 }
 

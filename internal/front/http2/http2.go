@@ -115,6 +115,7 @@ type Front struct {
 	text    []byte       // scratch: the same, spelled as in HTTP/1.1; the message of an answer
 	head    []byte       // scratch: the head of an answer, spelled as in HTTP/1.1
 	begun   []*stream    // with calls that were begun in this turn
+	spare   []*stream    // for calls to come
 
 	exchanges sync.WaitGroup // their goroutines
 }

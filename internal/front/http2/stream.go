@@ -10,13 +10,14 @@ import (
 
 // stream is a request with an exchange, or an answer that waits for a window.
 type stream struct {
-	id     uint32
-	window int64     // what may be sent on it
-	x      *exchange // nil: an answer from the loop
-	call   *call     // nil: none is waited for
-	out    []byte    // of the answer from the loop
-	trails bool      // trailers follow it
-	waits  bool      // it counts among those that wait in the loop, too
+	id      uint32
+	window  int64     // what may be sent on it
+	x       *exchange // nil: an answer from the loop
+	call    *call     // nil: it is none
+	message []byte    // of the call, with its prefix, as far as it has come
+	out     []byte    // of the answer from the loop
+	trails  bool      // trailers follow it
+	waits   bool      // it counts among those that wait in the loop, too
 
 	// Of the request's body:
 	received int64 // what may still be received on it
@@ -57,7 +58,7 @@ func (c *conn) remove(s *stream) {
 	if s.x != nil {
 		c.giveBack(s.x.unread())
 	} else if s.call != nil {
-		c.giveBack(int64(len(s.call.message)))
+		c.giveBack(int64(len(s.message)))
 	}
 }
 
