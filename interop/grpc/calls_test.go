@@ -66,9 +66,9 @@ func TestGet_AnswersAndErrors(t *testing.T) {
 		if info, _ := wants(t, err, codes.Unavailable, "not_leader"); info.GetMetadata()["leader"] != "10.1.2.3:8080" {
 			t.Errorf("%v", info)
 		}
-		s.fail(&isotone.Error{Code: isotone.CodeOverloaded, Message: strings.Repeat("größer als 100 %\n", 9), RetryAfter: 3 * time.Second})
+		s.fail(&isotone.Error{Code: isotone.CodeOverloaded, Message: strings.Repeat("größer: 100 %\n", 9), RetryAfter: 3 * time.Second})
 		_, err = c.Get(ctx, get(1))
-		if _, retry := wants(t, err, codes.ResourceExhausted, "overloaded"); retry.GetRetryDelay().GetSeconds() != 3 || !strings.HasPrefix(status.Convert(err).Message(), "größer als 100 %\n") {
+		if _, retry := wants(t, err, codes.ResourceExhausted, "overloaded"); retry.GetRetryDelay().GetSeconds() != 3 || !strings.HasPrefix(status.Convert(err).Message(), "größer: 100 %\n") {
 			t.Errorf("%v: %v", err, retry)
 		}
 		_, err = c.Get(ctx, get(1), grpc.UseCompressor(gzip.Name))
