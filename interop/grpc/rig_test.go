@@ -94,6 +94,13 @@ func (b *backend) waiting() (n int) {
 	return n
 }
 
+// holding returns how many batches are held.
+func (b *backend) holding() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.held)
+}
+
 // site is a server with a backend in miniature.
 type site struct {
 	*backend
