@@ -115,14 +115,14 @@ func eachServer(t *testing.T, test func(t *testing.T, s *site)) {
 	t.Run("net/http", func(t *testing.T) { test(t, startStandard(t)) })
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site {
 	s := &site{backend: newBackend()}
 	s.web = web.New(web.Config{Backend: s.backend})
 	t.Cleanup(s.release)
 	return s
 }
 
-func startInLoop(t *testing.T) *site {
+func startInLoop(t testing.TB) *site {
 	s := newSite(t)
 	s.host, s.addr = rig.Serve(t, loop.Limits{}, func(l *loop.Loop) loop.Service {
 		h := http2.New(http2.Config{Loop: l, Handler: s.web.Handler()})
@@ -146,7 +146,7 @@ func startStandard(t *testing.T) *site {
 }
 
 // dial returns a client of addr.
-func dial(t *testing.T, addr string, options ...grpc.DialOption) *grpc.ClientConn {
+func dial(t testing.TB, addr string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	c, err := grpc.NewClient("passthrough:///"+addr, append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, options...)...)
 	if err != nil {
