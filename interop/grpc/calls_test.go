@@ -150,7 +150,7 @@ func TestStream_AThousandCallersShareRounds(t *testing.T) {
 		if _, err := st.Recv(); err != io.EOF {
 			t.Errorf("%v after the last answer", err)
 		}
-		if n := len(s.batches); n >= callers*each/2 {
+		if n := s.batches.Load(); n >= callers*each/2 {
 			t.Errorf("%d batches for %d requests: they are not submitted together", n, callers*each)
 		}
 		different := map[string]bool{}

@@ -23,14 +23,14 @@ import (
 
 // backend is a node in miniature. It answers within Submit unless it is held.
 type backend struct {
-	next   atomic.Uint64
-	status atomic.Pointer[front.Status]
+	next    atomic.Uint64
+	status  atomic.Pointer[front.Status]
+	batches atomic.Int64 // that were submitted
 
-	mu      sync.Mutex
-	err     error
-	holds   bool
-	held    []*front.Batch
-	batches []int // the requests of each batch
+	mu    sync.Mutex
+	err   error
+	holds bool
+	held  []*front.Batch
 }
 
 func newBackend() *backend {
@@ -49,8 +49,8 @@ func (b *backend) change(change func(*front.Status)) {
 }
 
 func (b *backend) Submit(batch *front.Batch) {
+	b.batches.Add(1)
 	b.mu.Lock()
-	b.batches = append(b.batches, len(batch.Counts))
 	if b.holds {
 		b.held = append(b.held, batch)
 		b.mu.Unlock()
