@@ -119,7 +119,7 @@ bench: ## benchmarks: those that match BENCH in BENCH_PACKAGE, by default all
 DISRUPTOR_ROUNDS ?= 9
 DISRUPTOR_TIME ?= 200ms
 
-bench-disruptor: ## package disruptor beside channels and go-disruptor; see docs/disruptor.md
+bench-disruptor: ## package disruptor beside channels and go-disruptor; see disruptor/README.md
 	bench/disruptor.sh '$(DISRUPTOR_ROUNDS)' '$(DISRUPTOR_TIME)'
 
 bench-latency: ## latencies of a ring, a channel and go-disruptor at a constant rate

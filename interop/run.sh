@@ -288,6 +288,23 @@ check_redis_rs() {
     sed -n '/^name = "redis"$/{n;s/version = "\(.*\)"/\1,/p}' Cargo.lock | tr '\n' ' ' && ./target/release/interop "${addrs[@]}")
 }
 
+check_tonic() {
+  need cargo "install Rust" || return 77
+  mkdir -p "$libraries/tonic" && cp -r "$here"/grpc/rust/* "$libraries/tonic" || return 1
+  (cd "$libraries/tonic" && { SCHEMA=$root/proto cargo build -q --release >cargo.log 2>&1 || { tail -20 cargo.log; grep -q 'error\[' cargo.log && exit 1; exit 77; }; } &&
+    sed -n '/^name = "tonic"$/{n;s/version = "\(.*\)"/\1,/p}' Cargo.lock | tr '\n' ' ' && ./target/release/interop-grpc "${addrs[@]}")
+}
+
+check_grpc_java() {
+  need javac "install a JDK, 17 or newer" || return 77
+  need mvn "install Maven, which fetches the libraries" || return 77
+  mkdir -p "$libraries/grpc-java" && cp "$here"/grpc/java/* "$libraries/grpc-java" || return 1
+  (cd "$libraries/grpc-java" && mvn -q -B -Dschema="$root/proto" compile dependency:build-classpath -Dmdep.outputFile=classpath >maven.log 2>&1) ||
+    { grep -q COMPILATION "$libraries/grpc-java/maven.log" && { tail -20 "$libraries/grpc-java/maven.log"; return 1; }; echo "Maven cannot fetch the libraries"; return 77; }
+  tr : '\n' <"$libraries/grpc-java/classpath" | sed -n "s|.*/grpc-stub-\(.*\)\.jar|\1,|p"
+  java -cp "$libraries/grpc-java/target/classes:$(cat "$libraries/grpc-java/classpath")" WithGrpc "${addrs[@]}" 2>&1
+}
+
 # --- all of them
 
 start

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/trace"
@@ -35,7 +36,8 @@ func traceparent(ctx context.Context) string {
 }
 
 // routes are the paths that a span may be named after.
-var routes = []string{"/timestamp", "/api/snowflake", "/interval", "/state", "/", "/up", "/ready", "/members", "/membership", "/metrics", "/upgrade"}
+var routes = []string{"/timestamp", "/api/snowflake", "/interval", "/state", "/", "/up", "/ready", "/members", "/membership", "/metrics", "/upgrade",
+	grpc.PathTimestampsGet, grpc.PathIDsGet, grpc.PathIntervalGet, grpc.PathIntervalStamp, grpc.PathIntervalWait}
 
 // route returns path if it is one of routes.
 func route(path string) string {

@@ -23,14 +23,14 @@ import (
 
 // backend is a node in miniature. It answers within Submit unless it is held.
 type backend struct {
-	next   atomic.Uint64
-	status atomic.Pointer[front.Status]
+	next    atomic.Uint64
+	status  atomic.Pointer[front.Status]
+	batches atomic.Int64 // that were submitted
 
-	mu      sync.Mutex
-	err     error
-	holds   bool
-	held    []*front.Batch
-	batches []int // the requests of each batch
+	mu    sync.Mutex
+	err   error
+	holds bool
+	held  []*front.Batch
 }
 
 func newBackend() *backend {
@@ -49,8 +49,8 @@ func (b *backend) change(change func(*front.Status)) {
 }
 
 func (b *backend) Submit(batch *front.Batch) {
+	b.batches.Add(1)
 	b.mu.Lock()
-	b.batches = append(b.batches, len(batch.Counts))
 	if b.holds {
 		b.held = append(b.held, batch)
 		b.mu.Unlock()
@@ -94,6 +94,13 @@ func (b *backend) waiting() (n int) {
 	return n
 }
 
+// holding returns how many batches are held.
+func (b *backend) holding() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.held)
+}
+
 // site is a server with a backend in miniature.
 type site struct {
 	*backend
@@ -108,14 +115,14 @@ func eachServer(t *testing.T, test func(t *testing.T, s *site)) {
 	t.Run("net/http", func(t *testing.T) { test(t, startStandard(t)) })
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site {
 	s := &site{backend: newBackend()}
 	s.web = web.New(web.Config{Backend: s.backend})
 	t.Cleanup(s.release)
 	return s
 }
 
-func startInLoop(t *testing.T) *site {
+func startInLoop(t testing.TB) *site {
 	s := newSite(t)
 	s.host, s.addr = rig.Serve(t, loop.Limits{}, func(l *loop.Loop) loop.Service {
 		h := http2.New(http2.Config{Loop: l, Handler: s.web.Handler()})
@@ -139,7 +146,7 @@ func startStandard(t *testing.T) *site {
 }
 
 // dial returns a client of addr.
-func dial(t *testing.T, addr string, options ...grpc.DialOption) *grpc.ClientConn {
+func dial(t testing.TB, addr string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	c, err := grpc.NewClient("passthrough:///"+addr, append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, options...)...)
 	if err != nil {

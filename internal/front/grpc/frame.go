@@ -73,7 +73,7 @@ func EndFrame(b []byte, at int) []byte {
 // messages reads the messages of a request.
 type messages struct {
 	body   io.Reader
-	buffer []byte // of readSize
+	buffer *[readSize]byte
 	unread []byte // in buffer
 	err    error  // after that
 }
@@ -95,10 +95,7 @@ func (m *messages) next() ([]byte, error) {
 
 // fill reads what has come.
 func (m *messages) fill() {
-	if m.buffer == nil {
-		m.buffer = make([]byte, readSize)
-	}
-	had := copy(m.buffer, m.unread)
+	had := copy(m.buffer[:], m.unread)
 	n, err := m.body.Read(m.buffer[had:])
 	m.unread, m.err = m.buffer[:had+n], err
 }

@@ -24,7 +24,7 @@ func TestMessages_InAnyPieces(t *testing.T) {
 	for name, body := range map[string]io.Reader{
 		"at once": strings.NewReader(sent), "byte by byte": iotest.OneByteReader(strings.NewReader(sent)), "with the end": iotest.DataErrReader(strings.NewReader(sent)),
 	} {
-		m := messages{body: body}
+		m := messages{body: body, buffer: new([readSize]byte)}
 		for _, want := range []string{"one", "", long, "end"} {
 			if got, err := m.next(); err != nil || string(got) != want {
 				t.Fatalf("%s: %q, %v; want %q", name, got, err, want)
@@ -41,7 +41,7 @@ func TestMessages_RefuseWhatIsNoMessage(t *testing.T) {
 		"it is cut off": frame("one")[:6], "there is half a prefix": "\x00\x00", "it is too long": "\x00\x00\x00\x10\x01", "it is compressed": "\x01\x00\x00\x00\x00",
 		"there is none": "", "there are two": frame("one") + frame("two"),
 	} {
-		m := messages{body: strings.NewReader(sent)}
+		m := messages{body: strings.NewReader(sent), buffer: new([readSize]byte)}
 		_, err := m.only()
 		if !errors.Is(err, isotone.ErrInvalidArgument) {
 			t.Errorf("%s: %v", name, err)

@@ -11,6 +11,7 @@ package grpc
 import (
 	"context"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -105,12 +106,16 @@ type call struct {
 	begun   bool // the head of the answer is on its way
 }
 
+var buffers = sync.Pool{New: func() any { return new([readSize]byte) }}
+
 // Serve answers a call for s, and returns its code for observers. If there is an error, nothing was written, and the caller
 // answers with it, by [Fail]. The path is one of those above.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request, session *access.Session) (code string, err error) {
+	buffer := buffers.Get().(*[readSize]byte)
+	defer buffers.Put(buffer)
 	c := &call{
 		server: s, w: w, r: r, control: http.NewResponseController(w), session: session, ctx: r.Context(),
-		in: messages{body: r.Body},
+		in: messages{body: r.Body, buffer: buffer},
 	}
 	if value := r.Header.Get("Grpc-Timeout"); value != "" {
 		timeout, err := ParseTimeout(value)

@@ -268,3 +268,26 @@ func TestReflection_AnswersAreTheirMessages(t *testing.T) {
 		}
 	}
 }
+
+func TestMessages_OfTimestampsDoNotAllocate(t *testing.T) {
+	wide, _ := stamp.AppendBinary(nil)
+	asked, b := request(t, wide, map[string]uint64{"count": 7, "mode": modeLease}), make([]byte, 0, 64)
+	if n := testing.AllocsPerRun(100, func() {
+		a, err := ParseAsk(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = EndFrame(AppendRange(BeginFrame(b[:0]), isotone.Range{First: stamp, Count: a.Count}, a.U64), 0)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkMessages(b *testing.B) {
+	asked, out := request(b, nil, map[string]uint64{"count": 7}), make([]byte, 0, 64)
+	b.ReportAllocs()
+	for b.Loop() {
+		a, _ := ParseAsk(asked)
+		out = EndFrame(AppendRange(BeginFrame(out[:0]), isotone.Range{First: stamp, Count: a.Count}, a.U64), 0)
+	}
+}

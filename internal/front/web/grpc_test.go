@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/grpc"
@@ -32,8 +30,8 @@ func framed(messages ...[]byte) []byte {
 
 // asked returns a TimestampsStreamRequest.
 func asked(id, count uint64) []byte {
-	get := protowire.AppendVarint([]byte{0x08}, count)
-	return protowire.AppendBytes(append(protowire.AppendVarint([]byte{0x08}, id), 0x12), get)
+	get := binary.AppendUvarint([]byte{0x08}, count)
+	return append(append(binary.AppendUvarint([]byte{0x08}, id), 0x12, byte(len(get))), get...)
 }
 
 // post calls a method.
@@ -161,13 +159,13 @@ func TestGRPC_AStreamSharesRounds(t *testing.T) {
 		message, rest = rest[5:5+n], rest[5+n:]
 		id := uint64(0)
 		if message[0] == 0x08 {
-			id, _ = protowire.ConsumeVarint(message[1:])
+			id, _ = binary.Uvarint(message[1:])
 		}
 		if id != got {
 			t.Fatalf("answer %d is that of request %d", got, id)
 		}
 		if !slices.Contains([]byte{0x12, 0x1a}, message[0]) {
-			message = message[1+protowire.SizeVarint(id):]
+			message = message[1+len(binary.AppendUvarint(nil, id)):]
 		}
 		if message[0] == 0x1a {
 			failed++

@@ -1,5 +1,6 @@
 // Package web is the HTTP front on the standard servers: HTTP/1.1 with and without TLS, HTTP/3 on UDP. Its
-// [Server.Handler] answers the requests of HTTP/2, too, which internal/front/http2 reads.
+// [Server.Handler] answers the requests of HTTP/2, too, which internal/front/http2 reads. The methods of gRPC are paths, which
+// internal/front/grpc answers.
 //
 // It owns those servers and the limits in [Limits]; how queries, answers and
 // faults are spelled is defined in internal/front/httpapi. It knows nothing of Raft or of
@@ -37,7 +38,7 @@ type Config struct {
 	// Backend answers the requests. While its status says that the node drains, answers tell
 	// clients to leave: "Connection: close" in HTTP/1, GOAWAY in HTTP/2, no Alt-Svc.
 	Backend front.Backend
-	// IDs serves /api/snowflake and /ready/ids. Without the handlers below, up to Operator,
+	// IDs serves /api/snowflake, /ready/ids and Ids of gRPC. Without the handlers below, up to Operator,
 	// their paths do not exist.
 	IDs front.IDs
 	// Clock serves /interval; nil stands for front.NoClock.

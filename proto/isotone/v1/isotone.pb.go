@@ -154,10 +154,10 @@ type TimestampsGetRequest struct {
 	Count *uint64  `protobuf:"varint,1,opt,name=count,proto3,oneof" json:"count,omitempty"`
 	Mode  ReadMode `protobuf:"varint,2,opt,name=mode,proto3,enum=isotone.v1.ReadMode" json:"mode,omitempty"`
 	Form  Form     `protobuf:"varint,3,opt,name=form,proto3,enum=isotone.v1.Form" json:"form,omitempty"`
-	// The largest timestamp that the client knows, of either form, whatever form is asked for. All timestamps of the answer are larger. Send it with
-	// the first request on a connection, so that a cluster that was set back to an older copy cannot answer with less than its
-	// clients have seen. A floor ahead of the clock is refused (regressed), unless the client has the role "floors"; one
-	// of zero is none.
+	// The largest timestamp that the client knows, of either form, whatever form is asked for. All timestamps of the answer are
+	// larger. Send it with the first request on a connection, so that a cluster that was set back to an older copy cannot answer
+	// with less than its clients have seen. A floor ahead of the clock is refused (regressed), unless the client has the role
+	// "floors"; one of zero is none.
 	//
 	// Types that are valid to be assigned to Floor:
 	//

@@ -58,8 +58,9 @@ type TimestampsClient interface {
 	// Stream answers each of its requests as Get does. All requests that wait at a time share a round of the cluster, so one
 	// stream serves thousands of callers.
 	//
-	// Answers come in the order of the requests, and a request that fails is answered, too: the stream goes on. Among requests
-	// with the same mode, each timestamp is larger than those of the requests before it.
+	// Answers come in the order of the requests, and a request that fails is answered, too: the stream goes on. A timestamp is
+	// larger than those of all requests that were answered before its own was sent; requests that are under way together have no
+	// order, like those of different connections.
 	//
 	// The server reads on as it answers: at most 1,024 requests of a stream wait, the others stay in its flow-control window. So
 	// a client must read answers while it sends.
@@ -113,8 +114,9 @@ type TimestampsServer interface {
 	// Stream answers each of its requests as Get does. All requests that wait at a time share a round of the cluster, so one
 	// stream serves thousands of callers.
 	//
-	// Answers come in the order of the requests, and a request that fails is answered, too: the stream goes on. Among requests
-	// with the same mode, each timestamp is larger than those of the requests before it.
+	// Answers come in the order of the requests, and a request that fails is answered, too: the stream goes on. A timestamp is
+	// larger than those of all requests that were answered before its own was sent; requests that are under way together have no
+	// order, like those of different connections.
 	//
 	// The server reads on as it answers: at most 1,024 requests of a stream wait, the others stay in its flow-control window. So
 	// a client must read answers while it sends.
