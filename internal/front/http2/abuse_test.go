@@ -166,6 +166,22 @@ func TestAbuse_ABombOfReferences(t *testing.T) {
 	}
 }
 
+// TestAbuse_AnswersThatWaitAreBounded: requests with too many fields count as streams while their answers wait for a window.
+func TestAbuse_AnswersThatWaitAreBounded(t *testing.T) {
+	s := start(t, nil, func(c *http2.Config, _ *loop.Limits) { c.Limits.StreamsMax = 10 })
+	c := s.dial(t)
+	_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
+	block := append(c.encode("/timestamp", "x-a", strings.Repeat("a", 3000)), strings.Repeat("\xbe", 10)...)
+	c.headers(1, true, block)
+	block = append(c.encode("/timestamp"), strings.Repeat("\xbe", 10)...)
+	for i := range 20 {
+		c.headers(uint32(2*i+3), true, block)
+	}
+	if got, _, err := c.read(41); err != nil || got[41].reset != xhttp2.ErrCodeRefusedStream {
+		t.Errorf("%+v, %v", got[41], err)
+	}
+}
+
 // TestAbuse_StreamsAreBounded, those of handlers that go on after a reset among them.
 func TestAbuse_StreamsAreBounded(t *testing.T) {
 	var running, most atomic.Int64
