@@ -258,8 +258,10 @@ func (c *conn) data(f *frame) {
 		c.giveBack(n)
 		c.cancel(s, codeFlow)
 	default:
-		c.giveBack(n - int64(len(f.payload))) // the padding
 		s.received -= n
+		padding := n - int64(len(f.payload))
+		c.giveBack(padding)
+		c.giveBackStream(s, padding)
 		if c.addBody(s, f.payload) && f.has(flagEndStream) {
 			c.endBody(s)
 		}
