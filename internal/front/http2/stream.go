@@ -272,7 +272,7 @@ func (c *conn) data(f *frame) {
 func (c *conn) late(s *stream, id uint32) {
 	switch {
 	case s != nil:
-		c.cancel(s, codeClosed)
+		c.cancelWaiting(s, codeClosed)
 	case c.ending == nil && c.noise():
 		c.hot.Forget(id)
 		c.resetStream(id, codeClosed)
@@ -338,7 +338,7 @@ func (c *conn) streamError(id uint32, why code) {
 		return
 	}
 	if s := c.streams[id]; s != nil {
-		c.cancel(s, why)
+		c.cancelWaiting(s, why)
 		return
 	}
 	c.hot.Forget(id)
