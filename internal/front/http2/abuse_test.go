@@ -37,6 +37,9 @@ func TestAbuse_EndsTheConnection(t *testing.T) {
 		"settings": {xhttp2.ErrCodeEnhanceYourCalm, func(c *client) {
 			many(c, 5000, func(int) { _ = c.WriteSettings() })
 		}},
+		"settings in one frame": {xhttp2.ErrCodeEnhanceYourCalm, func(c *client) {
+			_ = c.WriteSettings(make([]xhttp2.Setting, 2500)...)
+		}},
 		"priorities": {xhttp2.ErrCodeEnhanceYourCalm, func(c *client) {
 			many(c, 5000, func(int) { _ = c.WritePriority(1, xhttp2.PriorityParam{StreamDep: 3}) })
 		}},
