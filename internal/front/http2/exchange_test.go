@@ -305,6 +305,26 @@ func TestExchange_Deadlines(t *testing.T) {
 	}
 }
 
+// TestExchange_AClientThatReadsInSmallPieces has the whole of a long answer, although it enlarges the windows every 4 KiB.
+func TestExchange_AClientThatReadsInSmallPieces(t *testing.T) {
+	const size = 16 << 20
+	s := start(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) })
+	response := roundTrip(t, transport(t), http.MethodGet, "http://"+s.addr+"/large", nil)
+	defer response.Body.Close()
+	n, buffer := 0, make([]byte, 4<<10)
+	for {
+		read, err := response.Body.Read(buffer)
+		if n += read; err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("%v after %d bytes", err, n)
+		}
+	}
+	if n != size {
+		t.Errorf("%d bytes", n)
+	}
+}
+
 // TestExchange_PaddingUsesUpNoWindow: a client that pads its frames gets the padding back, too.
 func TestExchange_PaddingUsesUpNoWindow(t *testing.T) {
 	s := start(t, func(w http.ResponseWriter, r *http.Request) {

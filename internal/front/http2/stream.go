@@ -156,7 +156,9 @@ func (c *conn) appendData(b []byte, id uint32, data []byte, ends bool) []byte {
 			flags = flagEndStream
 		}
 		b = append(appendFrame(b, frameData, flags, id, n), data[:n]...)
-		c.earn()
+		for range 1 + n/windowStep {
+			c.earn()
+		}
 		if data = data[n:]; len(data) == 0 {
 			return b
 		}
