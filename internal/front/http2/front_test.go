@@ -184,6 +184,31 @@ func TestWindow_AnAnswerWaitsForIt(t *testing.T) {
 	}
 }
 
+// TestWindow_AStreamCountsOnce, also if its window is enlarged before it is answered, as some clients do for each request.
+func TestWindow_AStreamCountsOnce(t *testing.T) {
+	s := start(t, nil, func(c *http2.Config, _ *loop.Limits) { c.Limits.StreamsMax = 10 })
+	s.set(func() { s.held = true })
+	c := s.dial(t)
+	ids := []uint32{}
+	for i := range 10 {
+		id := uint32(2*i + 1)
+		ids = append(ids, id)
+		c.ask(id, "/timestamp")
+		_ = c.WriteWindowUpdate(id, 1)
+	}
+	c.ask(21, "/timestamp")
+	if got, _, err := c.read(21); err != nil || got[21].reset != xhttp2.ErrCodeRefusedStream {
+		t.Errorf("%+v, %v", got[21], err)
+	}
+	s.release()
+	got, _, err := c.read(ids...)
+	for _, id := range ids {
+		if err != nil || got[id].status != "200" {
+			t.Errorf("stream %d: %+v, %v", id, got[id], err)
+		}
+	}
+}
+
 // TestWindow_AnAnswerFromTheLoopWaits: the window shrinks after the request.
 func TestWindow_AnAnswerFromTheLoopWaits(t *testing.T) {
 	s := start(t, nil)

@@ -101,7 +101,16 @@ func (c *conn) room() int { return int(max(0, min(c.window, c.firstSend))) }
 // isFull reports whether no further stream may begin.
 func (c *conn) isFull() bool {
 	most := c.front.cfg.Limits.StreamsMax
-	return len(c.streams)+c.hot.Waiting() >= most || int(c.running.Load()) >= most
+	open := len(c.streams) + c.hot.Waiting()
+	if open < most {
+		return int(c.running.Load()) >= most
+	}
+	for _, s := range c.streams {
+		if s.x == nil && len(s.out) == 0 {
+			open-- // it is one of those that wait
+		}
+	}
+	return open >= most || int(c.running.Load()) >= most
 }
 
 // begin begins the request that was decoded from block.
