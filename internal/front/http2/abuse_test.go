@@ -324,6 +324,34 @@ func TestAccess_EachStreamSpeaksForItself(t *testing.T) {
 	}
 }
 
+// TestAccess_ARequestCountsOnce, also if it finds only when it is answered that it is not for the loop.
+func TestAccess_ARequestCountsOnce(t *testing.T) {
+	users := rig.NewUserList(t, `{"users": {"few": {"roles": ["ids", "live"], "secrets": ["HASH"], "limits": {"requests": 1}}}}`)
+	few, _ := access.ParseAuthorization("Bearer few~" + rig.Secret)
+	for _, path := range []string{"/api/snowflake", "/live/unknown"} {
+		control, err := access.Open(access.Config{File: users.File, Now: func() time.Duration { return 0 }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := start(t, func(w http.ResponseWriter, r *http.Request) {
+			session := control.Request(netip.MustParseAddrPort(r.RemoteAddr).Addr(), nil, false)
+			if session.Prove(r.Context(), few) != nil || session.Take(1, 0) != nil {
+				w.WriteHeader(http.StatusTooManyRequests)
+			}
+		})
+		s.host.Call(func() { s.control = control })
+		if err := control.Request(netip.MustParseAddr("127.0.0.1"), nil, false).Prove(t.Context(), few); err != nil {
+			t.Fatal(err)
+		}
+		c := s.dial(t)
+		_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
+		c.ask(1, path, "authorization", "Bearer few~"+rig.Secret)
+		if got, _, err := c.read(1); err != nil || got[1].status != "200" {
+			t.Errorf("%s: %+v, %v", path, got[1], err)
+		}
+	}
+}
+
 // TestIdle_AConnectionHoldsLittle: at most 8 KiB once it has had requests, those of the client and of the system's connection
 // included.
 func TestIdle_AConnectionHoldsLittle(t *testing.T) {
