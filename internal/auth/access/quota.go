@@ -71,6 +71,13 @@ func (u *usage) take(now time.Duration, requests, timestamps uint64) (wait time.
 	return wait
 }
 
+// giveBack undoes take.
+func (u *usage) giveBack(requests, timestamps uint64) {
+	l := u.limits.Load()
+	u.requests.giveBack(l.Requests, requests)
+	u.timestamps.giveBack(l.Timestamps, timestamps)
+}
+
 // bucket limits a rate by the generic cell rate algorithm (ITU-T I.371, appendix I): one number,
 // the time at which everything taken so far has been earned. A caller may take up to a second's
 // worth at once; one that takes more gets it and waits longer afterwards, so that a request

@@ -265,6 +265,13 @@ func (s *Session) Charge(requests, timestamps uint64) error {
 // Spend is Charge that only reports whether there is enough left: a refusal is neither logged nor counted.
 func (s *Session) Spend(requests, timestamps uint64) bool { return s.spend(requests, timestamps) == 0 }
 
+// Unspend undoes Spend for requests that are passed on to a server which calls Charge.
+func (s *Session) Unspend(requests, timestamps uint64) {
+	if u := s.limited(); u != nil {
+		u.giveBack(requests, timestamps)
+	}
+}
+
 func (s *Session) spend(requests, timestamps uint64) (wait time.Duration) {
 	if u := s.limited(); u != nil {
 		wait = u.take(s.control.cfg.Now(), requests, timestamps)

@@ -27,6 +27,7 @@ func startGuarded(t *testing.T) (*site, *access.Control) {
 	t.Helper()
 	list := strings.ReplaceAll(`{"users": {
 		"web": {"roles": ["timestamps"], "secrets": ["HASH"]}, "ids": {"roles": ["ids"], "secrets": ["HASH"]}, "both": {"roles": ["timestamps", "ids"], "secrets": ["HASH"]},
+		"few": {"roles": ["live"], "secrets": ["HASH"], "limits": {"requests": 1}},
 		"slow": {"roles": ["none"], "secrets": ["HASH", "HASH", "HASH", "HASH"]}
 	}}`, "HASH", userHash())
 	file := filepath.Join(t.TempDir(), "users.json")
@@ -94,6 +95,15 @@ func TestGuard_KeepsConnectionsOfUsers(t *testing.T) {
 	}
 	if n := s.detached.Load(); n != 0 {
 		t.Errorf("%d connections were detached", n)
+	}
+}
+
+// TestGuard_ARequestCountsOnce, also if the standard servers answer it.
+func TestGuard_ARequestCountsOnce(t *testing.T) {
+	s, _ := startGuarded(t)
+	replies, _ := read(s.exchange(t, false, by("/live/unknown", "few", userSecret)+sentinel))
+	if len(replies) < 1 || !strings.Contains(replies[0].Status, " 404 ") {
+		t.Errorf("%+v", replies)
 	}
 }
 

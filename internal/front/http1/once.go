@@ -32,6 +32,7 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 		latest = len(out)
 		if out, answered, ok = f.answerOne(out, a, r, b[used:]); !ok {
 			next = cold
+			h.session.Unspend(1, r.made())
 			break
 		}
 		if answered != code && run > 0 {

@@ -160,6 +160,7 @@ func (s *Streams) answerAtOnce(stream uint32, r *request, b []byte, room int) bo
 	a.refresh(s.conn.Now(), f.cluster())
 	out, code, ok := f.answerOne(f.scratch[:0], a, r, b)
 	if !ok || len(out) > room {
+		s.session.Unspend(1, r.made())
 		return false
 	}
 	if code == httpapi.CodeOK {

@@ -37,6 +37,9 @@ func TestAbuse_EndsTheConnection(t *testing.T) {
 		"settings": {xhttp2.ErrCodeEnhanceYourCalm, func(c *client) {
 			many(c, 5000, func(int) { _ = c.WriteSettings() })
 		}},
+		"settings in one frame": {xhttp2.ErrCodeEnhanceYourCalm, func(c *client) {
+			_ = c.WriteSettings(make([]xhttp2.Setting, 2500)...)
+		}},
 		"priorities": {xhttp2.ErrCodeEnhanceYourCalm, func(c *client) {
 			many(c, 5000, func(int) { _ = c.WritePriority(1, xhttp2.PriorityParam{StreamDep: 3}) })
 		}},
@@ -163,6 +166,22 @@ func TestAbuse_ABombOfReferences(t *testing.T) {
 	got, _, err := c.read(1, 3)
 	if err != nil || got[3].status != "431" {
 		t.Errorf("%+v, %v", got[3], err)
+	}
+}
+
+// TestAbuse_AnswersThatWaitAreBounded: requests with too many fields count as streams while their answers wait for a window.
+func TestAbuse_AnswersThatWaitAreBounded(t *testing.T) {
+	s := start(t, nil, func(c *http2.Config, _ *loop.Limits) { c.Limits.StreamsMax = 10 })
+	c := s.dial(t)
+	_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
+	block := append(c.encode("/timestamp", "x-a", strings.Repeat("a", 3000)), strings.Repeat("\xbe", 10)...)
+	c.headers(1, true, block)
+	block = append(c.encode("/timestamp"), strings.Repeat("\xbe", 10)...)
+	for i := range 20 {
+		c.headers(uint32(2*i+3), true, block)
+	}
+	if got, _, err := c.read(41); err != nil || got[41].reset != xhttp2.ErrCodeRefusedStream {
+		t.Errorf("%+v, %v", got[41], err)
 	}
 }
 
@@ -305,6 +324,34 @@ func TestAccess_EachStreamSpeaksForItself(t *testing.T) {
 	}
 	if n, _ := s.submitted(); n == 0 {
 		t.Error("no request was answered in the loop")
+	}
+}
+
+// TestAccess_ARequestCountsOnce, also if it finds only when it is answered that it is not for the loop.
+func TestAccess_ARequestCountsOnce(t *testing.T) {
+	users := rig.NewUserList(t, `{"users": {"few": {"roles": ["ids", "live"], "secrets": ["HASH"], "limits": {"requests": 1}}}}`)
+	few, _ := access.ParseAuthorization("Bearer few~" + rig.Secret)
+	for _, path := range []string{"/api/snowflake", "/live/unknown"} {
+		control, err := access.Open(access.Config{File: users.File, Now: func() time.Duration { return 0 }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := start(t, func(w http.ResponseWriter, r *http.Request) {
+			session := control.Request(netip.MustParseAddrPort(r.RemoteAddr).Addr(), nil, false)
+			if session.Prove(r.Context(), few) != nil || session.Take(1, 0) != nil {
+				w.WriteHeader(http.StatusTooManyRequests)
+			}
+		})
+		s.host.Call(func() { s.control = control })
+		if err := control.Request(netip.MustParseAddr("127.0.0.1"), nil, false).Prove(t.Context(), few); err != nil {
+			t.Fatal(err)
+		}
+		c := s.dial(t)
+		_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
+		c.ask(1, path, "authorization", "Bearer few~"+rig.Secret)
+		if got, _, err := c.read(1); err != nil || got[1].status != "200" {
+			t.Errorf("%s: %+v, %v", path, got[1], err)
+		}
 	}
 }
 

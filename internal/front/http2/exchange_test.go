@@ -305,6 +305,60 @@ func TestExchange_Deadlines(t *testing.T) {
 	}
 }
 
+// TestExchange_AClientThatReadsInSmallPieces has the whole of a long answer, although it enlarges the windows every 4 KiB.
+func TestExchange_AClientThatReadsInSmallPieces(t *testing.T) {
+	const size = 16 << 20
+	s := start(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) })
+	response := roundTrip(t, transport(t), http.MethodGet, "http://"+s.addr+"/large", nil)
+	defer response.Body.Close()
+	n, buffer := 0, make([]byte, 4<<10)
+	for {
+		read, err := response.Body.Read(buffer)
+		if n += read; err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("%v after %d bytes", err, n)
+		}
+	}
+	if n != size {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+// TestExchange_PaddingUsesUpNoWindow: a client that pads its frames gets the padding back, too.
+func TestExchange_PaddingUsesUpNoWindow(t *testing.T) {
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n, err)
+	})
+	c := s.dial(t)
+	c.headers(1, false, c.encode("/x", ":method", "POST"))
+	const size, padding, frames = 100, 255, 500
+	windows := map[uint32]int{0: 65535, 1: 65535}
+	for sent := 0; sent < frames; {
+		if min(windows[0], windows[1]) > size+padding {
+			sent++
+			_ = c.WriteDataPadded(1, sent == frames, make([]byte, size), make([]byte, padding))
+			windows[0] -= 1 + size + padding
+			windows[1] -= 1 + size + padding
+			continue
+		}
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch f := f.(type) {
+		case *xhttp2.WindowUpdateFrame:
+			windows[f.StreamID] += int(f.Increment)
+		case *xhttp2.RSTStreamFrame:
+			t.Fatalf("%v after %d frames, windows %v", f.ErrCode, sent, windows)
+		}
+	}
+	if got, _, err := c.read(1); err != nil || got[1].body != fmt.Sprint(size*frames, nil) {
+		t.Errorf("%+v, %v", got[1], err)
+	}
+}
+
 // TestExchange_APanicEndsTheStream only, and is told, unless the handler has meant it.
 func TestExchange_APanicEndsTheStream(t *testing.T) {
 	var said atomic.Int64

@@ -128,6 +128,37 @@ func TestHot_ATakenBackRequestIsNotAnswered(t *testing.T) {
 	}
 }
 
+// TestHot_NothingFollowsAReset for an error of the client, also if it has enlarged the window of the stream before.
+func TestHot_NothingFollowsAReset(t *testing.T) {
+	for name, wrong := range map[string]func(c *client){
+		"data":        func(c *client) { _ = c.WriteData(1, true, []byte("x")) },
+		"a priority":  func(c *client) { _ = c.WritePriority(1, xhttp2.PriorityParam{StreamDep: 1}) },
+		"of a window": func(c *client) { _ = c.WriteWindowUpdate(1, 1<<31-1) },
+	} {
+		s := start(t, nil)
+		s.set(func() { s.held = true })
+		c := s.dial(t)
+		c.ask(1, "/timestamp")
+		await.Until(t, "it is submitted", func() bool { n, _ := s.submitted(); return n == 1 })
+		_ = c.WriteWindowUpdate(1, 1)
+		wrong(c)
+		if got, _, err := c.read(1); err != nil || got[1].status != "" || got[1].reset == 0 {
+			t.Errorf("%s: %+v, %v", name, got[1], err)
+		}
+		s.release()
+		c.ask(3, "/timestamp")
+		for id := uint32(0); id != 3; {
+			f, err := c.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if id = f.Header().StreamID; id == 1 {
+				t.Errorf("%s: %v", name, f)
+			}
+		}
+	}
+}
+
 // TestWindow_AnAnswerWaitsForIt, whichever window is small, and whenever it grows.
 func TestWindow_AnAnswerWaitsForIt(t *testing.T) {
 	for name, grow := range map[string]func(c *client){
@@ -152,6 +183,31 @@ func TestWindow_AnAnswerWaitsForIt(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWindow_AStreamCountsOnce, also if its window is enlarged before it is answered, as some clients do for each request.
+func TestWindow_AStreamCountsOnce(t *testing.T) {
+	s := start(t, nil, func(c *http2.Config, _ *loop.Limits) { c.Limits.StreamsMax = 10 })
+	s.set(func() { s.held = true })
+	c := s.dial(t)
+	ids := []uint32{}
+	for i := range 10 {
+		id := uint32(2*i + 1)
+		ids = append(ids, id)
+		c.ask(id, "/timestamp")
+		_ = c.WriteWindowUpdate(id, 1)
+	}
+	c.ask(21, "/timestamp")
+	if got, _, err := c.read(21); err != nil || got[21].reset != xhttp2.ErrCodeRefusedStream {
+		t.Errorf("%+v, %v", got[21], err)
+	}
+	s.release()
+	got, _, err := c.read(ids...)
+	for _, id := range ids {
+		if err != nil || got[id].status != "200" {
+			t.Errorf("stream %d: %+v, %v", id, got[id], err)
+		}
 	}
 }
 

@@ -115,14 +115,14 @@ func (c *conn) begin(o openBlock, block []byte) {
 	r := &c.front.request
 	r.check(o.ends)
 	switch {
+	case c.isFull():
+		c.resetStream(o.stream, codeRefused)
+		return
 	case r.tooLong:
-		c.Deliver(o.stream, []byte(tooLong))
+		c.Deliver(o.stream, []byte(tooLong)) // it may wait for a window
 		return
 	case r.malformed:
 		c.resetStream(o.stream, codeProtocol)
-		return
-	case c.isFull():
-		c.resetStream(o.stream, codeRefused)
 		return
 	}
 	if o.ends {

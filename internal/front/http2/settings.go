@@ -24,7 +24,9 @@ func (c *conn) settings(f *frame) {
 	}
 	c.settled = true
 	for b := f.payload; len(b) > 0 && !c.over; b = b[size:] {
-		c.set(binary.BigEndian.Uint16(b), binary.BigEndian.Uint32(b[2:]))
+		if c.noise() { // each may change the windows of all streams
+			c.set(binary.BigEndian.Uint16(b), binary.BigEndian.Uint32(b[2:]))
+		}
 	}
 	if c.over {
 		return

@@ -200,7 +200,9 @@ func (c *conn) appendData(b []byte, id uint32, data []byte, ends bool) []byte {
 			flags = flagEndStream
 		}
 		b = append(appendFrame(b, frameData, flags, id, n), data[:n]...)
-		c.earn()
+		for range 1 + n/windowStep {
+			c.earn()
+		}
 		if data = data[n:]; len(data) == 0 {
 			return b
 		}
@@ -306,8 +308,10 @@ func (c *conn) data(f *frame) {
 		c.giveBack(n)
 		c.cancel(s, codeFlow)
 	default:
-		c.giveBack(n - int64(len(f.payload))) // the padding
 		s.received -= n
+		padding := n - int64(len(f.payload))
+		c.giveBack(padding)
+		c.giveBackStream(s, padding)
 		if c.addBody(s, f.payload) && f.has(flagEndStream) {
 			c.endBody(s)
 		}
@@ -318,7 +322,7 @@ func (c *conn) data(f *frame) {
 func (c *conn) late(s *stream, id uint32) {
 	switch {
 	case s != nil:
-		c.cancel(s, codeClosed)
+		c.cancelWaiting(s, codeClosed)
 	case c.ending == nil && c.noise():
 		c.hot.Forget(id)
 		c.resetStream(id, codeClosed)
@@ -391,7 +395,7 @@ func (c *conn) streamError(id uint32, why code) {
 		return
 	}
 	if s := c.streams[id]; s != nil {
-		c.cancel(s, why)
+		c.cancelWaiting(s, why)
 		return
 	}
 	c.hot.Forget(id)

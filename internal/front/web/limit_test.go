@@ -75,7 +75,7 @@ func TestLimit_IdleConnectionsAreClosed(t *testing.T) {
 func TestLimit_ConnectionsBeyondTheMostAreRefused(t *testing.T) {
 	s := startTaking(t, func(s *site, c net.Conn) {
 		if s.Connections() < 2 {
-			s.Take(c)
+			giveSome(s, c)
 		} else {
 			s.Refuse(c)
 		}
