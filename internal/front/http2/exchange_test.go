@@ -114,6 +114,50 @@ func TestExchange_AnUnreadBodyDoesNotStarveOthers(t *testing.T) {
 	}
 }
 
+// TestExchange_AnEarlyAnswerIsNotFollowedByAReset while the client sends the rest of its request, unless that is more than
+// its window, or takes too long.
+func TestExchange_AnEarlyAnswerIsNotFollowedByAReset(t *testing.T) {
+	s := start(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "no") })
+	answered := func() *client {
+		c := s.dial(t)
+		c.headers(1, false, c.encode("/cold", ":method", "POST"))
+		if got, _, err := c.read(1); err != nil || got[1].body != "no" || !got[1].ended {
+			t.Fatalf("%+v, %v", got[1], err)
+		}
+		return c
+	}
+	c := answered()
+	_ = c.WriteData(1, false, pattern(1000))
+	_ = c.WriteData(1, true, pattern(1000))
+	_ = c.WritePing(false, [8]byte{1})
+	if reset := c.resetBeforePing(); reset != nil {
+		t.Error("the rest of the request is answered by", reset)
+	}
+	long := answered()
+	for range 5 {
+		_ = long.WriteData(1, false, pattern(65535/5))
+	}
+	for name, c := range map[string]*client{"a window": long, "a second": answered()} {
+		if reset := c.resetBeforePing(); reset == nil || reset.StreamID != 1 || reset.ErrCode != xhttp2.ErrCodeNo {
+			t.Errorf("after %s: %v", name, reset)
+		}
+	}
+}
+
+// resetBeforePing reads until a stream is reset, which it returns, or a PING comes.
+func (c *client) resetBeforePing() *xhttp2.RSTStreamFrame {
+	c.t.Helper()
+	for {
+		f, err := c.ReadFrame()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if reset, ok := f.(*xhttp2.RSTStreamFrame); ok || f.Header().Type == xhttp2.FramePing {
+			return reset
+		}
+	}
+}
+
 // TestExchange_MalformedRequestsAreRefused, and never served.
 func TestExchange_MalformedRequestsAreRefused(t *testing.T) {
 	s := start(t, func(w http.ResponseWriter, r *http.Request) {
