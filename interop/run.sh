@@ -3,13 +3,13 @@
 # Each demands what is right: distinct IDs, ascending timestamps, typed errors. Without arguments all
 # of them run; "quick" runs those that take seconds; names run those alone. What is missing is skipped
 # by name. Libraries are installed into INTEROP_DIR (~/.cache/isotone-interop); tools are not
-# installed. See docs/clients.md, "Tested with".
+# installed, but for h2spec. See docs/clients.md, "Tested with".
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
 libraries=${INTEROP_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/isotone-interop}
 
-quick=(curl_http1 curl_http10 curl_http2 curl_http3 ab hey wrk redis_cli redis_benchmark redis_py ioredis node_redis thriftpy2 grpc_go grpcio grpc_js)
+quick=(curl_http1 curl_http10 curl_http2 curl_http3 h2spec nghttp h2load node_http2 httpx ab hey wrk redis_cli redis_benchmark redis_py ioredis node_redis thriftpy2 grpc_go grpcio grpc_js)
 slow=(go_redis vegeta k6 memtier jedis lettuce redis_rs tonic grpc_java)
 all=("${quick[@]}" "${slow[@]}")
 
@@ -149,12 +149,89 @@ check_curl_http10() {
 check_curl_http2() {
   curl -V | grep -q HTTP2 || { echo "this curl has no HTTP/2"; return 77; }
   # Without TLS one request only: curl 7.88 cannot use such a connection twice, whatever the server.
-  version_of_curl "http://$leader" 2 --http2-prior-knowledge >/dev/null && over_curl "https://$leader" --http2 && version_of_curl "https://$leader" 2 --http2
+  version_of_curl "http://$leader" 2 --http2-prior-knowledge >/dev/null && over_curl "https://$leader" --http2 && version_of_curl "https://$leader" 2 --http2 || return 1
+  local url="https://$leader" got
+  got=$(curl -sS -k --http2 -o /dev/null -w '%{num_connects}' "$url/timestamp?x=[1-10]")
+  [ "$got" = 1000000000 ] || { echo "connections for each of 10 requests: $got"; return 1; }
+  got=$(curl -sS -k --http2 -I -o /dev/null -w '%{http_version} %{http_code} %{size_download}' "$url/members")
+  [ "$got" = "2 200 0" ] || { echo "HEAD: $got"; return 1; }
+  head -c 300000 /dev/zero >"$work/zeros"
+  got=$(curl -sS -k --http2 -o /dev/null -w '%{http_version} %{http_code}' --data-binary "@$work/zeros" "$url/timestamp")
+  [ "$got" = "2 405" ] || { echo "POST: $got"; return 1; }
+  # Four streams of one connection, each slower than its windows.
+  curl -sS -k --http2 -Z --no-progress-meter --limit-rate 1M -o "$work/ids#1" "$url/api/snowflake?n=65536&x=[1-4]" || return 1
+  got=$(awk 1 "$work"/ids[1-4] | sort -u | wc -l)
+  [ "$got" = 262144 ] || { echo "$got distinct IDs at a limited rate, want 262144"; return 1; }
 }
 
 check_curl_http3() {
   curl -V | grep -q HTTP3 || { echo "this curl has no HTTP/3"; return 77; }
   over_curl "https://$leader" --http3-only && version_of_curl "https://$leader" 3 --http3-only
+}
+
+# h2spec_at runs tests of h2spec, also the strict ones, and demands that all pass but those that fail for a reason, with
+# the titles of the latter as a pattern: h2spec_at NODE PATH FAILING OPTION ...
+h2spec_at() {
+  local node=$1 path=$2 failing=$3 said; shift 3
+  said=$("$libraries/bin/h2spec" -h "${node%:*}" -p "${node##*:}" -P "$path" -S -o 10 "$@" 2>&1 | tr '\r' '\n')
+  tests=$((tests + $(sed -n 's/^\([0-9]*\) tests, .*/\1/p' <<<"$said" | grep . || echo 0)))
+  grep -q '^[1-9][0-9]* tests, .* 0 skipped' <<<"$said" && [ "$(grep -a "× [0-9]*:" <<<"$said" | grep -cv "$failing")" = 0 ] ||
+    { echo "$node$path $*:"; sed -n '/^Failures/,$p' <<<"$said" | grep . || tail -5 <<<"$said"; return 1; }
+}
+
+check_h2spec() {
+  need go "install Go" || return
+  # The latest version that is a Go module.
+  [ -x "$libraries/bin/h2spec" ] || GOBIN="$libraries/bin" go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible >"$work/h2spec" 2>&1 ||
+    { echo "go cannot install h2spec"; return 77; }
+  # 5.1.2 is last on a node: its 257 streams, and the end of their connection, use up what an address may have refused or
+  # take back (docs/security.md), and some tests take requests back.
+  local rest=(generic hpack http2/3 http2/4 http2/5.1/{1..13} http2/5.1.1 http2/5.3 http2/5.4 http2/5.5 http2/6 http2/7 http2/8) tests=0
+  # Without TLS the port has several protocols: what does not begin as HTTP/2 is not closed but answered as HTTP/1.1.
+  local preface='Sends invalid connection preface'
+  # Answers of the loop and of a handler. Some tests want answers of five bytes.
+  h2spec_at "${addrs[0]}" /api/snowflake none -t -k "${rest[@]}" && h2spec_at "${addrs[0]}" /api/snowflake none -t -k http2/5.1.2 &&
+    [ $tests = 146 ] || { echo "$tests tests over TLS, want 146"; return 1; }
+  h2spec_at "${addrs[1]}" /members none -t -k "${rest[@]}" && h2spec_at "${addrs[1]}" /members none -t -k http2/5.1.2 &&
+    h2spec_at "${addrs[2]}" /api/snowflake "$preface" "${rest[@]}" && h2spec_at "${addrs[2]}" /api/snowflake none http2/5.1.2 &&
+    echo "2.2.1: all 146 tests over TLS, in the loop and through a handler; without TLS all but '$preface'"
+}
+
+check_nghttp() {
+  need nghttp "the package nghttp2-client" || return 77
+  local base option
+  for base in "http://$leader" "https://$leader"; do
+    for option in "" "-p 200" "--continuation" "-w 1 -W 1" "--header-table-size=0" "--header-table-size=65536"; do
+      # shellcheck disable=SC2086 # options or none
+      nghttp $option -m 100 "$base/api/snowflake" 2>/dev/null | grep -o . | wc -l >"$work/length" && [ "$(cat "$work/length")" -ge 1600 ] ||
+        { echo "$option $base: $(cat "$work/length") digits of 100 IDs"; return 1; }
+    done
+    head -c 300000 /dev/zero >"$work/zeros"
+    nghttp -nv -d "$work/zeros" -H 'Expect: 100-continue' "$base/timestamp" 2>/dev/null | grep -aq ':status: 405' || { echo "$base: POST is not answered by 405"; return 1; }
+    nghttp -nv -H ':method: HEAD' "$base/members" 2>/dev/null | grep -aq ':status: 200' || { echo "$base: HEAD is not answered by 200"; return 1; }
+  done
+  echo "$(nghttp --version | cut -d' ' -f2): 100 streams at a time, padding, CONTINUATION, windows of 1 byte, tables, POST and HEAD"
+}
+
+check_h2load() {
+  need h2load "the package nghttp2-client" || return 77
+  local url
+  for url in "http://$leader/timestamp" "https://$leader/timestamp" "https://$leader/api/snowflake?n=100" "http://$leader/members"; do
+    h2load -c 8 -m 100 -n 20000 "$url" >"$work/h2load" 2>&1 && grep -q '20000 succeeded, 0 failed' "$work/h2load" && grep -q '20000 2xx' "$work/h2load" ||
+      { cat "$work/h2load"; return 1; }
+  done
+  echo "$(h2load --version | cut -d' ' -f2): 80000 requests on 8 connections with 100 streams each, none failed"
+}
+
+check_node_http2() {
+  need node "install Node 20 or newer" || return 77
+  node -p 'process.version + ","' && node --no-warnings "$here/node/http2.mjs" "${addrs[@]}"
+}
+
+check_httpx() {
+  python_with httpx h2 || return
+  "$libraries/venv/bin/python" -c 'import httpx, h2; print(httpx.__version__, "with h2", h2.__version__, end=", ")' &&
+    "$libraries/venv/bin/python" "$here/httpx_client.py" "${addrs[@]}"
 }
 
 check_ab() {

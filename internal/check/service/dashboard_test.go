@@ -96,6 +96,32 @@ func wantNextLeader(t *testing.T, tab *chromium.Tab, leader *chaos.Node, end fun
 	}
 }
 
+// TestDashboard_IsHTTP2ForABrowser: over TLS the page, all that it loads, and its streams of events share a connection of
+// HTTP/2.
+func TestDashboard_IsHTTP2ForABrowser(t *testing.T) {
+	tab := browser.Tab(t)
+	o := trial.Options()
+	o.Nodes = 1
+	n := chaos.StartCluster(t, o).WaitLeader()
+	tab.Command("Security.setIgnoreCertificateErrors", map[string]any{"ignore": true}, nil)
+	tab.Open("https://"+n.HTTPAddr+"/", 1280, 800, "light")
+	tab.Until(pageTimeout, pageLeader+" === "+fmt.Sprint(n.ID))
+	// More streams than the six connections that a browser would open of HTTP/1.1.
+	tab.Eval(`Promise.all(Array.from({length: 20}, () => new Promise((resolve, reject) => {
+		const source = new EventSource("/live/state/stream")
+		source.onmessage = (event) => { JSON.parse(event.data); resolve() }
+		source.onerror = reject
+	}))).then(() => true)`, nil)
+	var protocols []string
+	tab.Eval(`[...new Set(performance.getEntries().map((e) => e.nextHopProtocol).filter((p) => p !== undefined))]`, &protocols)
+	if len(protocols) != 1 || protocols[0] != "h2" {
+		t.Errorf("the browser has used %q, want h2", protocols)
+	}
+	if faults, noise := tab.Console(); len(faults)+len(noise) > 0 {
+		t.Errorf("the console shows %q %q", faults, noise)
+	}
+}
+
 // TestDashboard_IsTextForCurl requests the page of every node in every way but a browser's.
 func TestDashboard_IsTextForCurl(t *testing.T) {
 	t.Parallel()

@@ -126,6 +126,7 @@ bench/far:
 bench/origin:
 bench/proxy:
 bench/client:                   . client
+bench/streams:                  ; golang.org/x/net
 bench/thrift:                   snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
 interop/goredis:                . ; github.com/redis/go-redis/v9
 

@@ -123,7 +123,8 @@ func (c *conn) greet(b []byte) int {
 		return 0
 	}
 	c.greeted = true
-	out := appendFrame(c.conn.Buffered(), frameSettings, 0, 0, 2*6)
+	out := appendFrame(c.conn.Buffered(), frameSettings, 0, 0, 3*6)
+	out = appendSetting(out, settingWindow, bodyWindow)
 	out = appendSetting(out, settingStreamsMax, uint32(c.front.cfg.Limits.StreamsMax))
 	out = appendSetting(out, settingHeaderMax, uint32(c.front.cfg.Limits.HeaderBytesMax))
 	c.conn.SetBuffered(out)

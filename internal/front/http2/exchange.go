@@ -171,9 +171,15 @@ func (c *conn) pumpExchange(s *stream, x *exchange) (done bool) {
 		c.giveBackStream(s, n)
 	}
 	if x.broken != codeNone {
+		if s.answered {
+			x.broken = codeNone // the client may keep the answer
+		}
 		c.resetStream(s.id, x.broken)
 		s.ended = true // nothing else is to be said
 		return true
+	}
+	if s.answered {
+		return false
 	}
 	if x.waits {
 		x.waits = false

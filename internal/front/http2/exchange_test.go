@@ -1,9 +1,7 @@
 package http2_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -56,61 +53,47 @@ func pattern(n int) []byte {
 	return b
 }
 
-// TestExchange_LargeBodiesBothWays: many windows of a body that is read slowly and sent back at once.
-func TestExchange_LargeBodiesBothWays(t *testing.T) {
-	s := start(t, func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusOK)
-		_ = http.NewResponseController(w).Flush()
-		buffer := make([]byte, 1000)
-		for {
-			n, err := r.Body.Read(buffer)
-			if _, werr := w.Write(buffer[:n]); werr != nil {
-				t.Error(werr)
-			}
-			if err != nil {
-				if err != io.EOF {
-					t.Error(err)
-				}
-				return
-			}
+// TestExchange_AnEarlyAnswerIsNotFollowedByAReset while the client sends the rest of its request, unless that is more than
+// its window, or takes too long.
+func TestExchange_AnEarlyAnswerIsNotFollowedByAReset(t *testing.T) {
+	s := start(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "no") })
+	answered := func() *client {
+		c := s.dial(t)
+		c.headers(1, false, c.encode("/cold", ":method", "POST"))
+		if got, _, err := c.read(1); err != nil || got[1].body != "no" || !got[1].ended {
+			t.Fatalf("%+v, %v", got[1], err)
 		}
-	})
-	tr := transport(t)
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			sent := pattern(300_000 + i)
-			response := roundTrip(t, tr, http.MethodPost, "http://"+s.addr+"/echo", io.MultiReader(bytes.NewReader(sent)))
-			defer response.Body.Close()
-			got, err := io.ReadAll(response.Body)
-			if err != nil || sha256.Sum256(got) != sha256.Sum256(sent) {
-				t.Errorf("%d bytes of %d, %v", len(got), len(sent), err)
-			}
-		})
+		return c
 	}
-	all.Wait()
+	c := answered()
+	_ = c.WriteData(1, false, pattern(1000))
+	_ = c.WriteData(1, true, pattern(1000))
+	_ = c.WritePing(false, [8]byte{1})
+	if reset := c.resetBeforePing(); reset != nil {
+		t.Error("the rest of the request is answered by", reset)
+	}
+	long := answered()
+	for range 5 {
+		_ = long.WriteData(1, false, pattern(65535/5))
+	}
+	for name, c := range map[string]*client{"a window": long, "a second": answered()} {
+		if reset := c.resetBeforePing(); reset == nil || reset.StreamID != 1 || reset.ErrCode != xhttp2.ErrCodeNo {
+			t.Errorf("after %s: %v", name, reset)
+		}
+	}
 }
 
-// TestExchange_AnUnreadBodyDoesNotStarveOthers: what a handler has not read counts no more once it has returned.
-func TestExchange_AnUnreadBodyDoesNotStarveOthers(t *testing.T) {
-	s := start(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/read" {
-			n, err := io.Copy(io.Discard, r.Body)
-			fmt.Fprint(w, n, err)
+// resetBeforePing reads until a stream is reset, which it returns, or a PING comes.
+func (c *client) resetBeforePing() *xhttp2.RSTStreamFrame {
+	c.t.Helper()
+	for {
+		f, err := c.ReadFrame()
+		if err != nil {
+			c.t.Fatal(err)
 		}
-	})
-	tr := transport(t)
-	for range 20 { // several windows of the connection
-		response := roundTrip(t, tr, http.MethodPost, "http://"+s.addr+"/ignore", bytes.NewReader(pattern(60_000)))
-		_ = response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			t.Fatal(response.Status)
+		if reset, ok := f.(*xhttp2.RSTStreamFrame); ok || f.Header().Type == xhttp2.FramePing {
+			return reset
 		}
-	}
-	response := roundTrip(t, tr, http.MethodPost, "http://"+s.addr+"/read", bytes.NewReader(pattern(200_000)))
-	defer response.Body.Close()
-	if b, _ := io.ReadAll(response.Body); string(b) != "200000 <nil>" {
-		t.Errorf("%s", b)
 	}
 }
 
@@ -190,39 +173,6 @@ func TestExchange_MalformedRequestsAreRefused(t *testing.T) {
 	c.ask(id, "/fine")
 	if got, _, err := c.read(id); err != nil || got[id].status != "200" {
 		t.Errorf("afterwards: %+v, %v", got[id], err)
-	}
-}
-
-// TestExchange_ContinueIsAskedFor when the handler reads, and not before.
-func TestExchange_ContinueIsAskedFor(t *testing.T) {
-	s := start(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/read" {
-			_, _ = io.Copy(w, r.Body)
-		}
-	})
-	c := s.dial(t)
-	fields := []string{":method", "POST", "expect", "100-continue"}
-	c.headers(1, false, c.encode("/read", fields...))
-	r := &reply{}
-	for r.status == "" {
-		f, err := c.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.Header().StreamID == 1 {
-			c.note(r, f)
-		}
-	}
-	if r.status != "100" || r.ended {
-		t.Fatalf("%+v", r)
-	}
-	_ = c.WriteData(1, true, []byte("body"))
-	if got, _, err := c.read(1); err != nil || got[1].status != "200" || got[1].body != "body" {
-		t.Errorf("%+v, %v", got[1], err)
-	}
-	c.headers(3, false, c.encode("/ignore", fields...))
-	if got, _, err := c.read(3); err != nil || got[3].status != "200" {
-		t.Errorf("%+v, %v", got[3], err)
 	}
 }
 
@@ -322,40 +272,6 @@ func TestExchange_AClientThatReadsInSmallPieces(t *testing.T) {
 	}
 	if n != size {
 		t.Errorf("%d bytes", n)
-	}
-}
-
-// TestExchange_PaddingUsesUpNoWindow: a client that pads its frames gets the padding back, too.
-func TestExchange_PaddingUsesUpNoWindow(t *testing.T) {
-	s := start(t, func(w http.ResponseWriter, r *http.Request) {
-		n, err := io.Copy(io.Discard, r.Body)
-		fmt.Fprint(w, n, err)
-	})
-	c := s.dial(t)
-	c.headers(1, false, c.encode("/x", ":method", "POST"))
-	const size, padding, frames = 100, 255, 500
-	windows := map[uint32]int{0: 65535, 1: 65535}
-	for sent := 0; sent < frames; {
-		if min(windows[0], windows[1]) > size+padding {
-			sent++
-			_ = c.WriteDataPadded(1, sent == frames, make([]byte, size), make([]byte, padding))
-			windows[0] -= 1 + size + padding
-			windows[1] -= 1 + size + padding
-			continue
-		}
-		f, err := c.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch f := f.(type) {
-		case *xhttp2.WindowUpdateFrame:
-			windows[f.StreamID] += int(f.Increment)
-		case *xhttp2.RSTStreamFrame:
-			t.Fatalf("%v after %d frames, windows %v", f.ErrCode, sent, windows)
-		}
-	}
-	if got, _, err := c.read(1); err != nil || got[1].body != fmt.Sprint(size*frames, nil) {
-		t.Errorf("%+v, %v", got[1], err)
 	}
 }
 

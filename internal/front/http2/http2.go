@@ -96,8 +96,10 @@ const (
 	// DATA or frames of unknown types: so many at once, and one more each time.
 	noiseBurst = 1024
 	noiseEvery = 5 * time.Millisecond
-	// bodyMax bounds the bytes of a request that its handler has not read: it is the window of a stream.
-	bodyMax = windowDefault
+	// bodyMax bounds the bytes of a request that its handler has not read: it is the window of a stream until the client knows
+	// bodyWindow, of which there are four in the window of a connection, so that a stalled stream does not stall the others.
+	bodyMax    = windowDefault
+	bodyWindow = 16 << 10
 )
 
 // Front is the HTTP/2 of one loop. Make it with [New]. All methods but Conns and Wait belong to

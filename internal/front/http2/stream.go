@@ -24,6 +24,7 @@ type stream struct {
 	length   int64 // announced; -1: unknown
 	got      int64
 	ended    bool // it has no more
+	answered bool // before it ended
 
 	timer *time.Timer // ends an answer that waits for too long
 }
@@ -257,12 +258,19 @@ func (c *conn) send(s *stream, data []byte, ends bool) (rest []byte) {
 	return data
 }
 
-// complete ends a stream whose answer is sent.
+// lingerMax is how long a client may send the rest of a request that was answered early.
+const lingerMax = time.Second
+
+// complete ends a stream whose answer is sent. RFC 9113 §8.1 lets a reset say that the rest of the request is not needed,
+// but clients such as curl 7.88 may take it for a failure. So the reset waits until the window of the request is used up.
 func (c *conn) complete(s *stream) {
-	if !s.ended {
-		c.resetStream(s.id, codeNone) // RFC 9113 §8.1: the rest of the request is not needed
+	if s.ended {
+		c.remove(s)
+		return
 	}
-	c.remove(s)
+	s.answered = true
+	c.giveBack(s.x.unread())
+	s.x.SetWriteDeadline(time.Now().Add(lingerMax))
 }
 
 // reset is a client that takes a request back.
@@ -336,11 +344,19 @@ func (c *conn) addBody(s *stream, b []byte) bool {
 		c.cancel(s, codeProtocol)
 		return false
 	}
-	if s.call != nil {
+	switch {
+	case s.call != nil:
 		return c.addMessage(s, b)
+	case !s.answered:
+		s.x.body.add(b)
+		return true
 	}
-	s.x.body.add(b)
-	return true
+	c.giveBack(int64(len(b)))
+	if s.received > 0 {
+		return true
+	}
+	c.cancel(s, codeNone)
+	return false
 }
 
 // endBody ends the body of a request.
@@ -355,6 +371,9 @@ func (c *conn) endBody(s *stream) {
 	}
 	s.ended = true
 	s.x.body.end(nil)
+	if s.answered {
+		c.remove(s)
+	}
 }
 
 // giveBack lets the client send n more bytes on the connection. It is told when that is worth a frame.
