@@ -99,7 +99,7 @@ func stream(addr string, callers int, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	asks, sent := make(chan chan timestamp, callers), make(chan turn, 64)
+	asks, sent := &queue{some: make(chan struct{}, 1)}, make(chan turn, underWay-1)
 	go send(s, asks, sent)
 	failed := make(chan error, 1)
 	go func() { failed <- receive(s, sent) }()
@@ -113,7 +113,7 @@ func stream(addr string, callers int, d time.Duration) error {
 			mine := make(chan timestamp, 1)
 			for last := (timestamp{}); !stop.Load(); {
 				asked := time.Now()
-				asks <- mine
+				asks.add(mine)
 				got, ok := <-mine
 				if !ok || got.time < last.time || got.time == last.time && got.index <= last.index {
 					return
@@ -138,24 +138,44 @@ func stream(addr string, callers int, d time.Duration) error {
 	return nil
 }
 
-// send asks for a range for everybody who waits. At most 64 messages are under way.
-func send(s grpc.ClientStream, asks <-chan chan timestamp, sent chan<- turn) {
-	for first := range asks {
-		t := turn{callers: []chan timestamp{first}}
-		for more := true; more && len(t.callers) < 65536; {
-			select {
-			case next := <-asks:
-				t.callers = append(t.callers, next)
-			default:
-				more = false
-			}
-		}
-		get := binary.AppendUvarint([]byte{0x08}, uint64(len(t.callers)))
+// underWay is how many messages are under way, so that callers gather meanwhile: as many as a leader has rounds.
+const underWay = 2
+
+// queue has the callers that wait for the next message.
+type queue struct {
+	mu      sync.Mutex
+	waiting []chan timestamp
+	some    chan struct{}
+}
+
+func (q *queue) add(caller chan timestamp) {
+	q.mu.Lock()
+	q.waiting = append(q.waiting, caller)
+	first := len(q.waiting) == 1
+	q.mu.Unlock()
+	if first {
+		q.some <- struct{}{}
+	}
+}
+
+func (q *queue) take() (callers []chan timestamp) {
+	<-q.some
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	callers, q.waiting = q.waiting, nil
+	return callers
+}
+
+// send asks for a range for everybody who waits.
+func send(s grpc.ClientStream, asks *queue, sent chan<- turn) {
+	for {
+		callers := asks.take()
+		get := binary.AppendUvarint([]byte{0x08}, uint64(len(callers)))
 		message := append(append([]byte{0x12}, byte(len(get))), get...)
-		sent <- t
 		if s.SendMsg(&message) != nil {
 			return
 		}
+		sent <- turn{callers}
 	}
 }
 
