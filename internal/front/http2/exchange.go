@@ -281,6 +281,21 @@ func (x *exchange) push(b []byte) error {
 	}
 }
 
+// flush waits until the loop has sent all.
+func (x *exchange) flush() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for !x.gone && !x.ended && len(x.out) > 0 {
+		x.mu.Unlock()
+		<-x.room
+		x.mu.Lock()
+	}
+	if x.gone {
+		return errEnded
+	}
+	return nil
+}
+
 // SetWriteDeadline has the stream reset at a time; the zero time: never.
 func (x *exchange) SetWriteDeadline(at time.Time) {
 	x.mu.Lock()

@@ -325,6 +325,35 @@ func TestExchange_AClientThatReadsInSmallPieces(t *testing.T) {
 	}
 }
 
+// TestExchange_FlushWaits until the client has given a window for all, or until the deadline.
+func TestExchange_FlushWaits(t *testing.T) {
+	flushed := make(chan error, 1)
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		deadline := time.Time{}
+		if r.URL.Path == "/late" {
+			deadline = time.Now().Add(50 * time.Millisecond)
+		}
+		_ = control.SetWriteDeadline(deadline)
+		_, _ = io.WriteString(w, "0123456789")
+		flushed <- control.Flush()
+	})
+	c := s.dial(t)
+	_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
+	c.ask(1, "/late")
+	if err := <-flushed; err == nil {
+		t.Error("what has no window was sent")
+	}
+	c.ask(3, "/patient")
+	_ = c.WriteWindowUpdate(3, 10)
+	if got, _, err := c.read(1, 3); err != nil || got[1].reset == 0 || got[3].body != "0123456789" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := <-flushed; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestExchange_PaddingUsesUpNoWindow: a client that pads its frames gets the padding back, too.
 func TestExchange_PaddingUsesUpNoWindow(t *testing.T) {
 	s := start(t, func(w http.ResponseWriter, r *http.Request) {
