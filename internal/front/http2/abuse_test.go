@@ -262,6 +262,31 @@ func TestRefusing_LeavesTheHotRequests(t *testing.T) {
 	c.wantGone(xhttp2.ErrCodeEnhanceYourCalm)
 }
 
+// TestRefusing_AnswersWhatWaits, although the body of the request that is refused follows.
+func TestRefusing_AnswersWhatWaits(t *testing.T) {
+	s := start(t, nil, func(c *http2.Config, _ *loop.Limits) { c.Refusing = func(netip.Addr) error { return context.Canceled } })
+	s.set(func() { s.held = true })
+	c := s.dial(t)
+	c.ask(1, "/timestamp")
+	c.headers(3, false, c.encode("/cold", ":method", "POST"))
+	_ = c.WriteData(3, true, []byte("x"))
+	_ = c.WritePing(false, [8]byte{1})
+	for answered := false; !answered; {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g, ok := f.(*xhttp2.GoAwayFrame); ok && (g.ErrCode != xhttp2.ErrCodeEnhanceYourCalm || g.LastStreamID >= 3) {
+			t.Fatal(g)
+		}
+		_, answered = f.(*xhttp2.PingFrame)
+	}
+	s.release()
+	if got, _, err := c.read(1); err != nil || got[1].status != "200" {
+		t.Errorf("%+v, %v", got[1], err)
+	}
+}
+
 // TestAccess_EachStreamSpeaksForItself: streams of several users, and of nobody, on one connection.
 func TestAccess_EachStreamSpeaksForItself(t *testing.T) {
 	none := access.Roles(0)
