@@ -142,7 +142,7 @@ func (x *exchange) finish(why code) {
 
 // post has the loop look at the exchange. x.mu is held.
 func (x *exchange) post() {
-	if !x.posted && !x.gone {
+	if !x.posted && (!x.gone || x.last) {
 		x.posted = x.conn.front.cfg.Loop.Post(x.look)
 	}
 }
@@ -152,11 +152,14 @@ func (x *exchange) look() {
 	c := x.conn
 	x.mu.Lock()
 	x.posted = false
-	gone := x.gone
+	gone, last := x.gone, x.last
 	x.mu.Unlock()
-	if !gone {
+	switch {
+	case !gone:
 		c.pump(x.stream)
 		c.keep()
+	case last: // nobody reads the answer, but what it says about the connection holds
+		c.finish(codeNone, errGoAway)
 	}
 }
 

@@ -450,6 +450,21 @@ func TestExchange_ConnectionCloseEndsTheConnection(t *testing.T) {
 	}
 }
 
+// TestExchange_ConnectionCloseOfATakenBackRequest ends the connection, too: so do those of clients that take back too many.
+func TestExchange_ConnectionCloseOfATakenBackRequest(t *testing.T) {
+	begun := make(chan struct{})
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+		w.Header().Set("Connection", "close")
+	})
+	c := s.dial(t)
+	c.ask(1, "/x")
+	<-begun
+	_ = c.WriteRSTStream(1, xhttp2.ErrCodeCancel)
+	c.wantGone(xhttp2.ErrCodeNo)
+}
+
 // TestExchange_AHandlerThatIsSlowHoldsUpNobody: neither the other streams nor the loop.
 func TestExchange_AHandlerThatIsSlowHoldsUpNobody(t *testing.T) {
 	end := make(chan struct{})
