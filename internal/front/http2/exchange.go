@@ -136,7 +136,9 @@ func (x *exchange) finish(why code) {
 	x.conn.running.Add(-1) // before the client can know
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.ended, x.broken = true, why
+	if x.ended = true; x.broken == codeNone { // else its time is over, which the loop has not seen yet
+		x.broken = why
+	}
 	x.post()
 }
 
