@@ -20,7 +20,7 @@ type statusCmd struct {
 	endpointFlags
 	Watch    bool          `name:"watch" short:"w" help:"Repeat until Ctrl-C."`
 	Interval time.Duration `name:"interval" default:"1s" help:"Interval of --watch."`
-	Timeout  time.Duration `name:"timeout" default:"4s" help:"Maximum time for the command, or for each report of --watch: half of it for the answers of the nodes that are named, half for those of the other members."`
+	Timeout  time.Duration `name:"timeout" default:"4s" help:"Maximum time for the command, or for each report of --watch: half of it for the answers of the nodes that are named, half for those of the other members. With --users it is thirds, and the last is for what users have used."`
 	Users    bool          `name:"users" help:"Show as well what each user has used of all members together since they started. It takes the role admin at each."`
 	JSON     bool          `name:"json" help:"Print one line of JSON with the full state of every member."`
 
@@ -121,7 +121,11 @@ func (c *statusCmd) survey(reach *operator.Access) (*survey.Survey, error) {
 	if c.Timeout <= 0 {
 		return nil, usagef("--timeout %v: want more than 0", c.Timeout)
 	}
-	return &survey.Survey{Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: c.Timeout / 2}, nil
+	steps := time.Duration(2)
+	if c.Users {
+		steps++
+	}
+	return &survey.Survey{Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: c.Timeout / steps}, nil
 }
 
 // statusReport is what the command prints.

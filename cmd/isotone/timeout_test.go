@@ -42,6 +42,7 @@ func TestTimeout_BoundsTheWholeCommand(t *testing.T) {
 		wantRun(t, 1, "", at+": no answer within 200ms (--timeout)", append(strings.Fields(args), "--timeout", "200ms", "--endpoint", at)...)
 	}
 	wantRun(t, 1, "", "no answer within 100ms", "status", "--timeout", "200ms", at)
+	wantRun(t, 1, "", "no answer within 100ms", "status", "--users", "--timeout", "300ms", at)
 	wantRun(t, 1, "", "the checks have not ended: no answer within 200ms (--timeout)", "doctor", "--timeout", "200ms", "--endpoint", at)
 	for _, args := range []string{"member list", "drain", "ready", "status", "doctor"} {
 		wantRun(t, 2, "", "--timeout 0s", append(strings.Fields(args), "--timeout", "0s", "--endpoint", at)...)

@@ -292,6 +292,11 @@ func TestClients_WithoutTLSAreToldThatItIsRequired(t *testing.T) {
 			t.Errorf("%.10s: then %v", request, err)
 		}
 	}
+	multiplexed := &http.Transport{Protocols: new(http.Protocols)}
+	multiplexed.Protocols.SetUnencryptedHTTP2(true)
+	if r, err := (&http.Client{Transport: multiplexed}).Get("http://" + n.Client + "/timestamp"); err == nil || !strings.Contains(err.Error(), "INADEQUATE_SECURITY") {
+		t.Errorf("HTTP/2: %v, %v", r, err)
+	}
 	redis := rig.DialRedis(t, n.Client, nil)
 	redis.Does("TS", "-ERR this port requires TLS")
 	if _, err := redis.R.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -239,12 +239,15 @@ var errPlaintext = errors.New("this port requires TLS")
 
 // plaintextAnswers tell clients without TLS that it is required. Those that begin with something
 // else than an HTTP/1 request or a command of Redis get the first, too: most of them can show it.
-var plaintextAnswers = map[destination]string{http1: plaintextHTTP, rest: plaintextHTTP, resp: "-ERR this port requires TLS\r\n"}
+var plaintextAnswers = map[destination]string{http1: plaintextHTTP, rest: plaintextHTTP, http2: plaintextGoAway, resp: "-ERR this port requires TLS\r\n"}
 
 const (
 	plaintextBody = `{"error":{"code":"forbidden","message":"this port requires TLS: use https"}}`
 	plaintextHTTP = "HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nCache-Control: no-store\r\n" +
 		"Content-Length: 76\r\nConnection: close\r\n\r\n" + plaintextBody
+	// plaintextGoAway is empty SETTINGS, and GOAWAY with INADEQUATE_SECURITY and the reason (RFC 9113 §6.8, §7).
+	plaintextGoAway = "\x00\x00\x00\x04\x00\x00\x00\x00\x00" +
+		"\x00\x00\x29\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x0c" + "this port requires TLS: use https"
 )
 
 func (c *conn) enter(lc *loop.Conn, b []byte, open func(*loop.Conn) loop.Handler) (int, error) {

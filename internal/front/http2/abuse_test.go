@@ -210,13 +210,15 @@ func TestAbuse_StreamsAreBounded(t *testing.T) {
 		t.Errorf("%d handlers at once", n)
 	}
 	close(end)
-	await.Until(t, "all have ended", func() bool { return running.Load() == 0 })
-	id := uint32(203)
-	await.Until(t, "streams may begin again", func() bool {
+	id := uint32(201)
+	await.Until(t, "all have ended", func() bool { // the front knows it a little later than the handlers
+		id += 2
 		c.ask(id, "/timestamp")
 		got, _, err := c.read(id)
-		id += 2
-		return err == nil && got[id-2].status == "200"
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got[id].status == "200"
 	})
 }
 
@@ -263,6 +265,31 @@ func TestRefusing_LeavesTheHotRequests(t *testing.T) {
 	}
 	c.ask(3, "/cold")
 	c.wantGone(xhttp2.ErrCodeEnhanceYourCalm)
+}
+
+// TestRefusing_AnswersWhatWaits, although the body of the request that is refused follows.
+func TestRefusing_AnswersWhatWaits(t *testing.T) {
+	s := start(t, nil, func(c *http2.Config, _ *loop.Limits) { c.Refusing = func(netip.Addr) error { return context.Canceled } })
+	s.set(func() { s.held = true })
+	c := s.dial(t)
+	c.ask(1, "/timestamp")
+	c.headers(3, false, c.encode("/cold", ":method", "POST"))
+	_ = c.WriteData(3, true, []byte("x"))
+	_ = c.WritePing(false, [8]byte{1})
+	for answered := false; !answered; {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g, ok := f.(*xhttp2.GoAwayFrame); ok && (g.ErrCode != xhttp2.ErrCodeEnhanceYourCalm || g.LastStreamID >= 3) {
+			t.Fatal(g)
+		}
+		_, answered = f.(*xhttp2.PingFrame)
+	}
+	s.release()
+	if got, _, err := c.read(1); err != nil || got[1].status != "200" {
+		t.Errorf("%+v, %v", got[1], err)
+	}
 }
 
 // TestAccess_EachStreamSpeaksForItself: streams of several users, and of nobody, on one connection.

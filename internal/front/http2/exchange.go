@@ -136,13 +136,15 @@ func (x *exchange) finish(why code) {
 	x.conn.running.Add(-1) // before the client can know
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.ended, x.broken = true, why
+	if x.ended = true; x.broken == codeNone { // else its time is over, which the loop has not seen yet
+		x.broken = why
+	}
 	x.post()
 }
 
 // post has the loop look at the exchange. x.mu is held.
 func (x *exchange) post() {
-	if !x.posted && !x.gone {
+	if !x.posted && (!x.gone || x.last) {
 		x.posted = x.conn.front.cfg.Loop.Post(x.look)
 	}
 }
@@ -152,11 +154,14 @@ func (x *exchange) look() {
 	c := x.conn
 	x.mu.Lock()
 	x.posted = false
-	gone := x.gone
+	gone, last := x.gone, x.last
 	x.mu.Unlock()
-	if !gone {
+	switch {
+	case !gone:
 		c.pump(x.stream)
 		c.keep()
+	case last: // nobody reads the answer, but what it says about the connection holds
+		c.finish(codeNone, errGoAway)
 	}
 }
 
@@ -285,6 +290,21 @@ func (x *exchange) push(b []byte) error {
 		<-x.room
 		x.mu.Lock()
 	}
+}
+
+// flush waits until the loop has sent all.
+func (x *exchange) flush() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for !x.gone && !x.ended && len(x.out) > 0 {
+		x.mu.Unlock()
+		<-x.room
+		x.mu.Lock()
+	}
+	if x.gone {
+		return errEnded
+	}
+	return nil
 }
 
 // SetWriteDeadline has the stream reset at a time; the zero time: never.

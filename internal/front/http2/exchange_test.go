@@ -275,6 +275,35 @@ func TestExchange_AClientThatReadsInSmallPieces(t *testing.T) {
 	}
 }
 
+// TestExchange_FlushWaits until the client has given a window for all, or until the deadline.
+func TestExchange_FlushWaits(t *testing.T) {
+	flushed := make(chan error, 1)
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		deadline := time.Time{}
+		if r.URL.Path == "/late" {
+			deadline = time.Now().Add(50 * time.Millisecond)
+		}
+		_ = control.SetWriteDeadline(deadline)
+		_, _ = io.WriteString(w, "0123456789")
+		flushed <- control.Flush()
+	})
+	c := s.dial(t)
+	_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
+	c.ask(1, "/late")
+	if err := <-flushed; err == nil {
+		t.Error("what has no window was sent")
+	}
+	c.ask(3, "/patient")
+	_ = c.WriteWindowUpdate(3, 10)
+	if got, _, err := c.read(1, 3); err != nil || got[1].reset == 0 || got[3].body != "0123456789" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := <-flushed; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestExchange_APanicEndsTheStream only, and is told, unless the handler has meant it.
 func TestExchange_APanicEndsTheStream(t *testing.T) {
 	var said atomic.Int64
@@ -335,6 +364,21 @@ func TestExchange_ConnectionCloseEndsTheConnection(t *testing.T) {
 	if _, err := c.ReadFrame(); err == nil {
 		t.Error("the connection stays open")
 	}
+}
+
+// TestExchange_ConnectionCloseOfATakenBackRequest ends the connection, too: so do those of clients that take back too many.
+func TestExchange_ConnectionCloseOfATakenBackRequest(t *testing.T) {
+	begun := make(chan struct{})
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+		w.Header().Set("Connection", "close")
+	})
+	c := s.dial(t)
+	c.ask(1, "/x")
+	<-begun
+	_ = c.WriteRSTStream(1, xhttp2.ErrCodeCancel)
+	c.wantGone(xhttp2.ErrCodeNo)
 }
 
 // TestExchange_AHandlerThatIsSlowHoldsUpNobody: neither the other streams nor the loop.

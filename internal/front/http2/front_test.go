@@ -263,6 +263,28 @@ func TestWindow_OneThatNeverComesEndsTheStream(t *testing.T) {
 	}
 }
 
+// TestWindow_ADeadlineThatPassesAsTheHandlerEnds ends the stream as well.
+func TestWindow_ADeadlineThatPassesAsTheHandlerEnds(t *testing.T) {
+	t.Parallel()
+	begun, busy, end := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s := start(t, func(w http.ResponseWriter, _ *http.Request) {
+		close(begun)
+		<-busy
+		_, _ = io.WriteString(w, "0123456789abcdef")
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now())
+		time.Sleep(50 * time.Millisecond) // nothing tells that the deadline has passed while the loop is busy
+		go func() { time.Sleep(50 * time.Millisecond); close(end) }()
+	})
+	c := s.dial(t)
+	_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
+	c.ask(1, "/x")
+	<-begun
+	s.host.Post(func() { close(busy); <-end })
+	if got, _, err := c.read(1); err != nil || got[1].reset == 0 {
+		t.Errorf("%+v, %v", got[1], err)
+	}
+}
+
 // TestDrain_IsToldWhileIdle, and requests are still answered.
 func TestDrain_IsToldWhileIdle(t *testing.T) {
 	s := start(t, nil)

@@ -101,6 +101,7 @@ func (c *conn) mayServe(id uint32) bool {
 	if refusing := c.front.cfg.Refusing; refusing != nil && !c.exchanged && refusing(c.conn.Remote().Addr()) != nil {
 		c.last = id - 1 // nothing is done for this one
 		c.finish(codeCalm, errRefusing)
+		c.last = id // its body may be on the way
 		return false
 	}
 	c.exchanged = true

@@ -129,13 +129,16 @@ func (w *writer) prepare(kept, more []byte) {
 	x.mu.Unlock()
 }
 
-// FlushError sends what was written.
+// FlushError sends what was written, and waits until it is sent: a handler that writes only then has nothing queued for a client
+// that does not read.
 func (w *writer) FlushError() error {
 	w.WriteHeader(http.StatusOK)
-	if w.begun {
-		return nil
+	if !w.begun {
+		if err := w.begin(nil); err != nil {
+			return err
+		}
 	}
-	return w.begin(nil)
+	return w.exchange.flush()
 }
 
 // Flush is FlushError without the error.
