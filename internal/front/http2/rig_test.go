@@ -2,7 +2,6 @@ package http2_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"log"
@@ -328,30 +327,6 @@ func (c *client) wantGone(code xhttp2.ErrCode) {
 	if !errors.Is(err, errGone) || bye == nil || bye.ErrCode != code {
 		c.t.Errorf("GOAWAY %v, %v; want %v", bye, err, code)
 	}
-}
-
-// get asks on a new connection of net/http's client.
-func (s *site) get(t testing.TB, path string) (*http.Response, string) {
-	t.Helper()
-	tr := &http.Transport{Protocols: new(http.Protocols)}
-	tr.Protocols.SetUnencryptedHTTP2(true)
-	defer tr.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := tr.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	b, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Error(err)
-	}
-	return response, string(b)
 }
 
 // errNotLeader is what a follower answers.
