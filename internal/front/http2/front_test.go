@@ -1,6 +1,7 @@
 package http2_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,10 +25,14 @@ func TestHot_StreamsThatWaitShareABatch(t *testing.T) {
 	s.set(func() { s.held = true })
 	c := s.dial(t)
 	ids := []uint32{}
+	var together bytes.Buffer
+	c.Framer = xhttp2.NewFramer(&together, c.Conn)
 	for i := range 100 {
 		ids = append(ids, uint32(2*i+1))
 		c.ask(uint32(2*i+1), fmt.Sprintf("/timestamp?n=%d&format=range", i+1))
 	}
+	c.Framer = xhttp2.NewFramer(c.Conn, c.Conn)
+	c.send(together.String())
 	await.Until(t, "all are submitted", func() bool { n, _ := s.submitted(); return n == 100 })
 	s.release()
 	got, _, err := c.read(ids...)
