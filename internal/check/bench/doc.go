@@ -11,8 +11,8 @@
 // caller: a goroutine that takes requests from the load, sends them, and receives the
 // answers (caller.go). In a closed loop there is always a next request to take; in an open
 // loop the requests arrive on a schedule (schedule.go), and wait in a bounded queue if no
-// caller is free. A caller uses a conn (protocol.go): HTTP/1.1 (http1.go) and RESP
-// (resp.go) are written by hand, HTTP/2 and HTTP/3 come from libraries (multiplex.go). A
+// caller is free. A caller uses a conn (protocol.go): HTTP/1.1 (http1.go), RESP
+// (resp.go) and HTTP/2 (http2.go) are written by hand, HTTP/3 comes from a library (multiplex.go). A
 // protocol that is pipelined on one byte stream (pipe.go) needs only a request and a parser.
 //
 // All callers share one route (route.go): a caller that learns of a new leader, or gets no

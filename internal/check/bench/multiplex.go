@@ -13,12 +13,12 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// multiplex is HTTP/2 or HTTP/3: a connection carries several requests at a time, each in
-// its own stream, and each caller uses one stream. net/http and quic-go do the framing and
-// header compression; their cost limits the rate.
+// multiplex is HTTP/3: a connection carries several requests at a time, each in its own stream, and
+// each caller uses one stream. quic-go does the framing and header compression; its cost limits the
+// rate.
 type multiplex struct {
 	perConnection int
-	path, scheme  string
+	path          string
 	read          reading
 	auth          authorization
 	connections   []*connection
@@ -36,43 +36,16 @@ func newMultiplex(o *Options, tlsConfig *tls.Config) *multiplex {
 	p := &multiplex{
 		perConnection: o.Pipeline,
 		path:          requestPath(o),
-		scheme:        "http",
 		read:          reading{count: o.Count},
 		auth:          o.authorization(tlsConfig != nil),
 	}
-	if tlsConfig != nil {
-		p.scheme = "https"
-	}
 	for range o.Connections {
-		if o.Protocol == "h3" {
-			p.connections = append(p.connections, newH3(tlsConfig, o.Timeout))
-		} else {
-			p.connections = append(p.connections, newH2(tlsConfig, o.Timeout))
-		}
+		p.connections = append(p.connections, newH3(tlsConfig, o.Timeout))
 	}
 	return p
 }
 
-// newH2 and newH3 set keep-alive times so that a connection to a node that has silently
-// gone away ends after about timeout.
-
-func newH2(tlsConfig *tls.Config, timeout time.Duration) *connection {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP2(tlsConfig != nil)
-	protocols.SetUnencryptedHTTP2(tlsConfig == nil)
-	t := &http.Transport{
-		TLSClientConfig:    tlsConfig.Clone(),
-		Protocols:          protocols,
-		DisableCompression: true,
-		HTTP2: &http.HTTP2Config{
-			StrictMaxConcurrentRequests: true,
-			SendPingTimeout:             timeout,
-			PingTimeout:                 timeout,
-		},
-	}
-	return &connection{tripper: t, close: t.CloseIdleConnections}
-}
-
+// newH3 sets keep-alive times so that a connection to a node that has silently gone away ends after about timeout.
 func newH3(tlsConfig *tls.Config, timeout time.Duration) *connection {
 	t := &http3.Transport{
 		TLSClientConfig:    tlsConfig.Clone(),
@@ -107,7 +80,7 @@ func (p *multiplex) dial(ctx context.Context, id int, addr string) (conn, error)
 	shared := p.connections[id/p.perConnection]
 	shared.opening.Lock()
 	defer shared.opening.Unlock()
-	up, err := http.NewRequestWithContext(ctx, http.MethodGet, p.scheme+"://"+addr+"/up", nil)
+	up, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+addr+"/up", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +90,7 @@ func (p *multiplex) dial(ctx context.Context, id int, addr string) (conn, error)
 	s := &stream{shared: shared, read: p.read, body: make([]byte, readBufferMin)}
 	own, abort := context.WithCancel(context.Background())
 	s.abortFunc = abort
-	s.request, err = http.NewRequestWithContext(own, http.MethodGet, p.scheme+"://"+addr+p.path, nil)
+	s.request, err = http.NewRequestWithContext(own, http.MethodGet, "https://"+addr+p.path, nil)
 	if err != nil {
 		abort()
 		return nil, err

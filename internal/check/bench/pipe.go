@@ -32,7 +32,8 @@ type pipelined struct {
 	usual     int
 	tls       *tls.Config // nil: no TLS
 	auth      authorization
-	begin     func(net.Conn) error // the first exchange on a connection; may be nil
+	begin     func(net.Conn) error                            // the first exchange on a connection; may be nil
+	wrap      func(c net.Conn, addr string) (net.Conn, error) // what is written and read instead of c; may be nil
 	transport *http.Transport
 }
 
@@ -82,6 +83,14 @@ func (p *pipelined) dial(ctx context.Context, _ int, addr string) (conn, error) 
 			_ = c.Close()
 			return nil, err
 		}
+	}
+	if p.wrap != nil {
+		wrapped, err := p.wrap(c, addr)
+		if err != nil {
+			_ = c.Close()
+			return nil, err
+		}
+		c = wrapped
 	}
 	return p.pipe(c, addr), nil
 }

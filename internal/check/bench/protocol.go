@@ -99,6 +99,8 @@ func newProtocol(o *Options, secure bool) protocol {
 		return newHTTP1(o, tlsConfig)
 	case "resp":
 		return newRESP(o, tlsConfig)
+	case "h2c", "h2":
+		return newHTTP2(o, tlsConfig)
 	}
 	return newMultiplex(o, tlsConfig)
 }
