@@ -115,7 +115,7 @@ func (p *peerConn) carryAnswered(nonce uint64, status uint16, body []byte) {
 		p.carries = true
 		return
 	case nonce == toldNonce:
-		if told := p.core.node.cfg.Told; told != nil {
+		if told := p.core.node.cfg.Told; told != nil && p.isMember() {
 			told(body)
 		}
 		return
@@ -136,11 +136,15 @@ func (k *carrying) lost(p *peerConn) {
 	}
 }
 
+// isMember reports whether the other side is a member now: one that was removed may still be connected.
+func (p *peerConn) isMember() bool {
+	return slices.ContainsFunc(p.core.replica.Members(), func(m replica.Member) bool { return m.ID == p.stream.Peer() })
+}
+
 // carried has a request of another member carried out.
 func (p *peerConn) carried(nonce uint64, r *wire.Carry) {
 	c := p.core
-	isPeer := func(m replica.Member) bool { return m.ID == p.stream.Peer() }
-	if !p.mayCarry || !slices.ContainsFunc(c.replica.Members(), isPeer) {
+	if !p.mayCarry || !p.isMember() {
 		p.write(wire.AppendCarryAnswer(p.conn.Buffered(), nonce, http.StatusForbidden, []byte(notByMember)))
 		return
 	}

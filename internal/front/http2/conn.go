@@ -108,6 +108,7 @@ func (c *conn) Data(lc *loop.Conn, b []byte) (used int, err error) {
 	if c.over {
 		return len(b), nil
 	}
+	lc.SetPartial(c.open.stream != 0)
 	c.keep()
 	return used, nil
 }

@@ -356,6 +356,16 @@ func TestIdle_SaysGoodBye(t *testing.T) {
 	c.wantGone(xhttp2.ErrCodeNo)
 }
 
+// TestPartial_AHeaderBlockHasToEnd, also if its frames come one by one, and beside a stream that goes on.
+func TestPartial_AHeaderBlockHasToEnd(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, func(_ *http2.Config, l *loop.Limits) { l.PartialTimeout = 100 * time.Millisecond })
+	c := s.dial(t)
+	c.ask(1, "/endless")
+	_ = c.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 3, BlockFragment: c.encode("/")})
+	await.Until(t, "the connection is closed", func() bool { return s.front.Conns() == 0 })
+}
+
 // TestIdle_AStreamKeepsTheConnection for as long as it lasts.
 func TestIdle_AStreamKeepsTheConnection(t *testing.T) {
 	t.Parallel()

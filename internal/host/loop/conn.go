@@ -32,6 +32,7 @@ type Conn struct {
 	heard time.Duration // when the other side last sent something
 	since time.Duration // when the first byte of what is in in came; of a new one, its start; of one that lingers, when it began to
 	moved time.Duration // when the other side last took output; for one that is stuck
+	began time.Duration // when half was set
 
 	remote netip.AddrPort
 	tag    Tag // nil: none
@@ -47,6 +48,7 @@ type Conn struct {
 	stuck   bool // the other side has not taken all output
 	spoke   bool // the handler has used something
 	kept    bool // IdleTimeout does not apply
+	half    bool // the handler has used the beginning of a request
 	drains  bool // the handler waits until it is no longer choked
 }
 
@@ -169,6 +171,14 @@ func (c *Conn) KeepOpen(on bool) {
 	c.kept = on
 }
 
+// SetPartial says whether the handler has used the beginning of a request whose rest has to come within PartialTimeout.
+func (c *Conn) SetPartial(on bool) {
+	if on && !c.half {
+		c.began = c.loop.now
+	}
+	c.half = on
+}
+
 // AwaitDrain has [Drainer.Drained] called once the connection, which is choked now, no longer is.
 func (c *Conn) AwaitDrain() { c.drains = true }
 
@@ -207,6 +217,8 @@ func (c *Conn) overdue(now time.Duration) error {
 			return ErrWriteTimeout
 		}
 	case c.paused, c.state != stateOpen:
+	case c.half && now-c.began > c.limits.PartialTimeout:
+		return ErrPartialTimeout
 	case (c.in.len() > 0 || c.partial || !c.spoke) && now-c.since > c.limits.PartialTimeout:
 		return ErrPartialTimeout
 	case !c.kept && now-c.heard > c.limits.IdleTimeout:
