@@ -67,17 +67,18 @@ build() {
 # start_nodes N BASE [COMMAND...]: stops the running nodes and starts nodes 1 to N, run by
 # COMMAND if there is one. Node I listens at BASE+I for peers and BASE+10+I for clients. BASE
 # is below 32768, where the kernel begins to use ports for outgoing connections. If
-# ADVERTISE_BASE is set, nodes advertise its ports to clients instead. If PEER_CERTS is set, nodes
+# ADVERTISE_BASE is set, nodes advertise its ports to clients instead. If PD_BASE is set, node I has PD_PORT at PD_BASE+I. If PEER_CERTS is set, nodes
 # use TLS between them, with the certificates in that directory. All nodes get the rest of the
 # environment.
 start_nodes() {
-  local n=$1 base=$2 id peers=; shift 2
+  local n=$1 base=$2 id pd=off peers=; shift 2
   end_nodes
   for id in $(seq "$n"); do peers=${peers:+$peers,}$id=127.0.0.1:$((base + id)); done
   for id in $(seq "$n"); do
+    [ -z "${PD_BASE:-}" ] || pd=$((PD_BASE + id))
     [ -z "${PEER_CERTS:-}" ] || export PEER_TLS_CERT=$PEER_CERTS/node$id.pem PEER_TLS_KEY=$PEER_CERTS/node$id-key.pem PEER_TLS_CA=$PEER_CERTS/ca.pem
     NODE_ID=$id HTTP_HOST=127.0.0.1 HTTP_PORT=$((base + 10 + id)) ADVERTISE_ADDR=127.0.0.1:$((${ADVERTISE_BASE:-$base} + 10 + id)) \
-      RAFT_ADDR=127.0.0.1:$((base + id)) PEERS=$peers THRIFT_PORT=0 DATA_DIR="$dir/node$id" \
+      RAFT_ADDR=127.0.0.1:$((base + id)) PEERS=$peers THRIFT_PORT=0 PD_PORT=$pd DATA_DIR="$dir/node$id" \
       nice -n "$nice" "$@" "$dir/isotone" serve 2>"$dir/log$id" & nodes+=($!)
   done
   await "http://127.0.0.1:$((base + 11))/ready" || { tail -n 5 "$dir"/log?; fail "no leader"; }

@@ -146,8 +146,11 @@ func describeMachine(s *config.Settings) *probe.Local {
 	if optional {
 		port = server.ThriftPort
 	}
-	if s.ThriftPort != config.ThriftOff {
+	if s.ThriftPort != config.PortOff {
 		l.Listen = append(l.Listen, probe.Listen{Setting: "THRIFT_PORT", Network: "tcp", Addr: net.JoinHostPort(s.HTTPHost, port), Optional: optional})
+	}
+	if s.PDPort != config.PortOff {
+		l.Listen = append(l.Listen, probe.Listen{Setting: "PD_PORT", Network: "tcp", Addr: net.JoinHostPort(s.HTTPHost, strconv.Itoa(s.PDPort))})
 	}
 	return l
 }

@@ -29,7 +29,7 @@ func TestThrift_OffOpensNoPort(t *testing.T) {
 	}
 	wantRun(t, 2, "", `= "x": want off, or a whole number from 0 to 65535`, "serve", "--thrift-port", "x")
 	s := config.Default()
-	s.ThriftPort, s.DataDir = config.ThriftOff, t.TempDir()
+	s.ThriftPort, s.DataDir = config.PortOff, t.TempDir()
 	for _, l := range describeMachine(&s).Listen {
 		if l.Setting == "THRIFT_PORT" {
 			t.Errorf("%+v", l)

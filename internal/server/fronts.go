@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"runtime"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/isotone/isotone/internal/front/gate"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/http2"
+	"github.com/isotone/isotone/internal/front/pd"
 	"github.com/isotone/isotone/internal/front/resp"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
@@ -43,6 +45,9 @@ type frontsConfig struct {
 	live func(name, acceptEncoding, ifNoneMatch string) []byte
 	// observe is told of requests that were answered in a loop.
 	observe func(protocol, code string, requests int, wall time.Duration)
+	// pd answers clients of PD, whose connections pdListener accepts; nil: there are none.
+	pd         *pd.Server
+	pdListener net.Listener
 	// tlsRequired refuses clients without TLS.
 	tlsRequired bool
 	// stats is nil unless requests are measured, trace unless they are traced.
@@ -57,6 +62,7 @@ type fronts struct {
 	web    *web.Server
 	altSvc string
 	loops  atomic.Pointer[[]loopFronts] // one for each loop that has been opened
+	pdErr  error                        // why clients of PD are not served
 }
 
 // loopFronts is what has to be asked of the fronts in one loop.
@@ -67,6 +73,7 @@ type loopFronts struct {
 	http2  *http2.Front
 	redis  *resp.Front
 	secure *secure.Terminator // nil without TLS
+	pd     *pdFront           // nil: not in this loop
 }
 
 func newFronts(cfg frontsConfig) *fronts {
@@ -102,6 +109,7 @@ func (f *fronts) watchConnections(r *telemetry.Registry, thrift *thriftrpc.Serve
 func (f *fronts) byProtocol(thrift *thriftrpc.Server) []telemetry.Connections {
 	var silent, handshakes, http, multiplexed, redis int
 	var refused uint64
+	var all []telemetry.Connections
 	for _, l := range *f.loops.Load() {
 		silent += l.gate.Undecided()
 		refused += l.gate.Refused()
@@ -111,9 +119,12 @@ func (f *fronts) byProtocol(thrift *thriftrpc.Server) []telemetry.Connections {
 		if l.secure != nil {
 			handshakes += l.secure.Conns()
 		}
+		if l.pd != nil {
+			all = append(all, l.pd.connections())
+		}
 	}
 	quic, quicRefused := f.web.OverQUIC()
-	all := []telemetry.Connections{
+	all = append(all, []telemetry.Connections{
 		{Protocol: "silent", Open: silent, Refused: refused, Refusable: true},
 		{Protocol: "handshake", Open: handshakes},
 		{Protocol: "http1", Open: http},
@@ -121,7 +132,7 @@ func (f *fronts) byProtocol(thrift *thriftrpc.Server) []telemetry.Connections {
 		{Protocol: "resp", Open: redis},
 		{Protocol: "web", Open: max(0, f.web.Connections()-quic)}, // the two are not read at once
 		{Protocol: "h3", Open: quic, Refused: quicRefused, Refusable: true},
-	}
+	}...)
 	if thrift != nil {
 		open, _, refused := thrift.Usage()
 		all = append(all, telemetry.Connections{Protocol: "thrift", Open: open, Refused: refused, Refusable: true})
@@ -159,19 +170,16 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 		Elsewhere: func() int { return f.web.Connections() + f.inLoops(g) }, ConnectionsMax: cfg.web.Limits.ConnectionsMax,
 		Admit: f.admit, TLSRequired: cfg.tlsRequired,
 	}
-	var tls *secure.Terminator
-	if cfg.web.TLS != nil {
-		tls = secure.New(secure.Config{
-			Loop: l, TLS: cfg.web.TLS,
-			Begin:    func(c *loop.Conn) bool { return access.Of(c.Tag()).BeginHandshake() },
-			Done:     func(c *loop.Conn) { access.Of(c.Tag()).HandshakeDone() },
-			Verified: func(c *loop.Conn, chains [][]*x509.Certificate) { access.Of(c.Tag()).SetCertificate(chains) },
-			Open:     func(c *loop.Conn, negotiated string) loop.Handler { return g.Inside(c, negotiated) },
-		})
+	tls := f.terminator(l, func() *gate.Gate { return g })
+	if tls != nil {
 		entry.TLS = tls.Accept
 	}
 	g = gate.New(entry)
-	opened := append(append([]loopFronts(nil), *f.loops.Load()...), loopFronts{l, g, http, multiplexed, redis, tls})
+	var ofPD *pdFront
+	if i == 0 && cfg.pd != nil {
+		ofPD, f.pdErr = f.openPD(b, l, entry)
+	}
+	opened := append(append([]loopFronts(nil), *f.loops.Load()...), loopFronts{l, g, http, multiplexed, redis, tls, ofPD})
 	f.loops.Store(&opened)
 	return loop.Service{
 		Open: g.Open,
@@ -183,15 +191,35 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 			http.Stop()
 			multiplexed.Stop()
 			redis.Stop()
+			if ofPD != nil {
+				ofPD.stop()
+			}
 		},
 		Conns: func() int {
 			sum := http.Conns() + multiplexed.Conns() + redis.Conns()
 			if tls != nil {
 				sum += tls.Conns()
 			}
+			if ofPD != nil {
+				sum += ofPD.conns()
+			}
 			return sum
 		},
 	}
+}
+
+// terminator returns what takes TLS off the connections of a gate in l; nil without TLS.
+func (f *fronts) terminator(l *loop.Loop, of func() *gate.Gate) *secure.Terminator {
+	if f.cfg.web.TLS == nil {
+		return nil
+	}
+	return secure.New(secure.Config{
+		Loop: l, TLS: f.cfg.web.TLS,
+		Begin:    func(c *loop.Conn) bool { return access.Of(c.Tag()).BeginHandshake() },
+		Done:     func(c *loop.Conn) { access.Of(c.Tag()).HandshakeDone() },
+		Verified: func(c *loop.Conn, chains [][]*x509.Certificate) { access.Of(c.Tag()).SetCertificate(chains) },
+		Open:     func(c *loop.Conn, negotiated string) loop.Handler { return of().Inside(c, negotiated) },
+	})
 }
 
 // admit begins the session of a new connection, unless its client has too many.
@@ -213,7 +241,11 @@ func (f *fronts) serve(ln net.Listener, quic net.PacketConn) error {
 	if quic != nil {
 		f.altSvc = web.AltSvc(quic.LocalAddr())
 	}
-	if err := f.cfg.server.Serve(ln, loop.Limits{}, f.open); err != nil {
+	err := f.cfg.server.Serve(ln, loop.Limits{}, f.open)
+	if f.pdErr != nil {
+		err = errors.Join(err, fmt.Errorf("PD_PORT: %w", f.pdErr))
+	}
+	if err != nil {
 		if quic != nil {
 			err = errors.Join(err, quic.Close())
 		}
@@ -226,6 +258,9 @@ func (f *fronts) serve(ln net.Listener, quic net.PacketConn) error {
 func (f *fronts) drain() {
 	for _, l := range *f.loops.Load() {
 		l.loop.Post(l.http2.Drain)
+		if l.pd != nil {
+			l.loop.Post(l.pd.http2.Drain)
+		}
 	}
 }
 
@@ -248,6 +283,9 @@ func (f *fronts) wait() {
 			l.secure.Wait()
 		}
 		l.http2.Wait()
+		if l.pd != nil {
+			l.pd.wait()
+		}
 	}
 }
 

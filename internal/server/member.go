@@ -20,6 +20,7 @@ import (
 	"github.com/isotone/isotone/internal/auth/credential"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/admin"
+	"github.com/isotone/isotone/internal/front/pd"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/config"
@@ -43,6 +44,8 @@ type Member struct {
 	Addr string
 	// ThriftAddr is where the Thrift listener is; "" without one.
 	ThriftAddr string
+	// PDAddr is where clients of PD are served; "" if they are not.
+	PDAddr string
 	// RedirectTime bounds how long the member, once it has led, still redirects its clients to the next
 	// leader before it closes their connections. It must not change once the member stops.
 	RedirectTime time.Duration
@@ -77,6 +80,7 @@ type Sockets struct {
 	Peer net.Listener
 	// Thrift is nil with THRIFT_PORT=off, and when nobody has asked for a port and the default one is taken.
 	Thrift net.Listener
+	PD     net.Listener // nil with PD_PORT=off
 	Admin  net.Listener // nil without ADMIN_ADDR
 	// Metrics is nil without METRICS_ADDR.
 	Metrics net.Listener
@@ -98,6 +102,9 @@ func Listen(s *config.Settings) (Sockets, error) {
 		return Sockets{}, errors.Join(fmt.Errorf("RAFT_ADDR: %w", err), so.HTTP.Close(), so.QUIC.Close())
 	}
 	if so.Thrift, err = listenThrift(s); err != nil {
+		return Sockets{}, errors.Join(err, so.Close())
+	}
+	if so.PD, err = listenPD(s); err != nil {
 		return Sockets{}, errors.Join(err, so.Close())
 	}
 	if so.Admin, err = listenAdmin("ADMIN_ADDR", s.AdminAddr); err != nil {
@@ -127,7 +134,7 @@ func (so Sockets) Close() error {
 // alone reports whether all addresses are loopback addresses, so that nobody elsewhere can connect.
 func (so Sockets) alone() bool {
 	all := []net.Addr{so.HTTP.Addr(), so.QUIC.LocalAddr(), so.Peer.Addr()}
-	for _, l := range []net.Listener{so.Thrift, so.Admin, so.Metrics} {
+	for _, l := range []net.Listener{so.Thrift, so.PD, so.Admin, so.Metrics} {
 		if l != nil {
 			all = append(all, l.Addr())
 		}
@@ -150,7 +157,7 @@ func (so Sockets) waiting() []net.Listener {
 // closeFronts closes all but the one that the node has.
 func (so Sockets) closeFronts() error {
 	err := errors.Join(so.HTTP.Close(), so.QUIC.Close())
-	for _, l := range []net.Listener{so.Thrift, so.Admin, so.Metrics} {
+	for _, l := range []net.Listener{so.Thrift, so.PD, so.Admin, so.Metrics} {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}
@@ -317,9 +324,16 @@ func (m *Member) startFronts(s *config.Settings, so Sockets, f memberFiles, metr
 		observe: metrics.ObserveRequests,
 		stats:   stats,
 		trace:   m.trace,
+		pd: newPD(so.PD, m.Addr, pd.Config{
+			Status: m.Node.Status, Mode: s.ReadMode, Access: f.users, Observe: metrics.ObserveRequests,
+		}),
+		pdListener: so.PD,
 
 		tlsRequired: s.RequireTLS,
 	})
+	if so.PD != nil {
+		m.PDAddr = so.PD.Addr().String()
+	}
 	if so.Thrift != nil {
 		m.ThriftAddr = so.Thrift.Addr().String()
 	}

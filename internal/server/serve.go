@@ -66,6 +66,9 @@ func Serve(ctx context.Context, s *config.Settings, so Sockets, p Process, log *
 	if so.Thrift != nil {
 		serving = append(serving, "thrift", so.Thrift.Addr().String())
 	}
+	if so.PD != nil {
+		serving = append(serving, "pd", so.PD.Addr().String())
+	}
 	if so.Admin != nil {
 		serving = append(serving, "admin", so.Admin.Addr().String())
 	}

@@ -18,7 +18,7 @@ const ThriftPort = "7609"
 // listenThrift opens the Thrift port. If the default port is taken, by another node of this
 // machine for instance, or none is wanted, the listener is nil.
 func listenThrift(s *config.Settings) (net.Listener, error) {
-	if s.ThriftPort == config.ThriftOff {
+	if s.ThriftPort == config.PortOff {
 		return nil, nil
 	}
 	port := strconv.Itoa(s.ThriftPort)
@@ -59,7 +59,7 @@ func (t thriftIDs) NowMillis() int64 { return t.now() }
 // serveThrift starts the Thrift front of a node, if there is a listener for its port, as in
 // config.Settings. wait waits until it has ended.
 func serveThrift(l net.Listener, port int, n *node.Node, cfg thriftrpc.Config) (s *thriftrpc.Server, wait func() error) {
-	if port == config.ThriftOff {
+	if port == config.PortOff {
 		return nil, func() error { return nil }
 	}
 	if l == nil {

@@ -6,7 +6,8 @@
 #                                               --rounds 3, --duration 5s
 #
 # Needs go and curl. PD_SERVER is the file of pd-server; by default ../pd-server.sh builds it, which takes
-# minutes. PD_SERVER=none leaves PD out. Everything listens on 127.0.0.1 and ends with the script. Both
+# minutes. PD_SERVER=none leaves PD out. NODE_MODE (lease) is the read mode of the nodes' own port for PD, which is
+# that of the whole node; a second run with NODE_MODE=quorum has the other one. Everything listens on 127.0.0.1 and ends with the script. Both
 # clusters run all the time, so each is measured while the other one is idle.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
@@ -32,13 +33,14 @@ start_pd() {
   done
 }
 
-start_nodes 3 30700
+node_mode=${NODE_MODE:-lease}
+PD_BASE=30830 READ_MODE=$node_mode start_nodes 3 30700
 nodes_at=127.0.0.1:30711,127.0.0.1:30712,127.0.0.1:30713
 for mode in lease quorum; do
   case $mode in lease) port=30821 ;; quorum) port=30822 ;; esac
   nice -n "$nice" "$dir/isotone-pd" --listen "127.0.0.1:$port" --endpoint "$nodes_at" --mode "$mode" 2>"$dir/isotone-pd-$mode.log" & pids+=($!)
 done
-flags=(--lease 127.0.0.1:30821 --quorum 127.0.0.1:30822 --isotone "$nodes_at")
+flags=("--node-$node_mode" 127.0.0.1:30831,127.0.0.1:30832,127.0.0.1:30833 --lease 127.0.0.1:30821 --quorum 127.0.0.1:30822 --isotone "$nodes_at")
 if [ "$pd_server" != none ]; then
   start_pd
   flags+=(--pd 127.0.0.1:30811,127.0.0.1:30812,127.0.0.1:30813)

@@ -1,6 +1,6 @@
 // Command compare measures how many timestamps a second PD and Isotone give to the callers of one
-// process, in turns on one machine: PD by PD's Go client, Isotone by the same client through isotone-pd,
-// and Isotone by its own client. compare.sh starts the servers and runs it.
+// process, in turns on one machine: PD by PD's Go client, Isotone by the same client at the nodes' own PD_PORT and through
+// isotone-pd, and Isotone by its own client. compare.sh starts the servers and runs it.
 //
 // PD answers on the strength of a lease, so the lease mode of Isotone is what is like it; the quorum mode
 // promises more.
@@ -28,15 +28,17 @@ import (
 )
 
 type command struct {
-	PD       []string      `name:"pd" placeholder:"HOST:PORT" help:"Client addresses of a PD cluster. Default: PD is left out."`
-	Quorum   []string      `name:"quorum" placeholder:"HOST:PORT" help:"Addresses of isotone-pd with --mode quorum."`
-	Lease    []string      `name:"lease" placeholder:"HOST:PORT" help:"Addresses of isotone-pd with --mode lease."`
-	Isotone  []string      `name:"isotone" placeholder:"HOST:PORT" help:"Client addresses of the Isotone nodes behind it, for its own client in both modes."`
-	Callers  []int         `name:"callers" default:"1,64,1000,10000" help:"Numbers of goroutines that ask at the same time."`
-	InFlight int           `name:"in-flight" default:"1" help:"Requests that each caller keeps under way. With more than 1, by the clients' asynchronous calls."`
-	Rounds   int           `name:"rounds" default:"3" help:"Measurements of each, in turns."`
-	Duration time.Duration `name:"duration" default:"5s" help:"Length of each measurement."`
-	Warmup   time.Duration `name:"warmup" default:"1s" help:"Load for this long before each."`
+	PD         []string      `name:"pd" placeholder:"HOST:PORT" help:"Client addresses of a PD cluster. Default: PD is left out."`
+	Quorum     []string      `name:"quorum" placeholder:"HOST:PORT" help:"Addresses of isotone-pd with --mode quorum."`
+	Lease      []string      `name:"lease" placeholder:"HOST:PORT" help:"Addresses of isotone-pd with --mode lease."`
+	NodeLease  []string      `name:"node-lease" placeholder:"HOST:PORT" help:"Addresses of nodes at their own PD_PORT, with READ_MODE=lease."`
+	NodeQuorum []string      `name:"node-quorum" placeholder:"HOST:PORT" help:"Addresses of nodes at their own PD_PORT, with READ_MODE=quorum."`
+	Isotone    []string      `name:"isotone" placeholder:"HOST:PORT" help:"Client addresses of the Isotone nodes behind it, for its own client in both modes."`
+	Callers    []int         `name:"callers" default:"1,64,1000,10000" help:"Numbers of goroutines that ask at the same time."`
+	InFlight   int           `name:"in-flight" default:"1" help:"Requests that each caller keeps under way. With more than 1, by the clients' asynchronous calls."`
+	Rounds     int           `name:"rounds" default:"3" help:"Measurements of each, in turns."`
+	Duration   time.Duration `name:"duration" default:"5s" help:"Length of each measurement."`
+	Warmup     time.Duration `name:"warmup" default:"1s" help:"Load for this long before each."`
 }
 
 func main() {
@@ -61,8 +63,8 @@ const (
 
 func (c *command) check() error {
 	switch {
-	case len(c.PD)+len(c.Quorum)+len(c.Lease)+len(c.Isotone) == 0:
-		return errors.New("want --pd, --quorum, --lease or --isotone")
+	case len(c.PD)+len(c.NodeLease)+len(c.NodeQuorum)+len(c.Quorum)+len(c.Lease)+len(c.Isotone) == 0:
+		return errors.New("want --pd, --node-lease, --node-quorum, --quorum, --lease or --isotone")
 	case len(c.Callers) == 0 || slices.Min(c.Callers) < 1 || slices.Max(c.Callers) > callersMax:
 		return fmt.Errorf("--callers: want numbers from 1 to %d", callersMax)
 	case c.InFlight < 1 || c.InFlight > inFlightMax:

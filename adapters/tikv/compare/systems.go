@@ -31,6 +31,7 @@ func (c *command) connect(ctx context.Context) (list []*system, err error) {
 		connect func(context.Context, string, []string) (*system, error)
 	}{
 		{"PD", c.PD, connectPD},
+		{"PD_PORT, lease", c.NodeLease, connectPD}, {"PD_PORT, quorum", c.NodeQuorum, connectPD},
 		{"isotone-pd, lease", c.Lease, connectPD}, {"isotone-pd, quorum", c.Quorum, connectPD},
 		{"Isotone, lease", c.Isotone, connectIsotone(isotone.ReadLease)}, {"Isotone, quorum", c.Isotone, connectIsotone(isotone.ReadQuorum)},
 	} {

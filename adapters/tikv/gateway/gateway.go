@@ -6,7 +6,7 @@
 // A timestamp of PD is a unix millisecond (physical) and a counter of 18 bits (logical), which is
 // the layout of [isotone.Timestamp64]. One request asks for a count of them, and the answer names the
 // largest. The client counts down from it within its millisecond, so all of a count lie in one
-// millisecond; see batch.go.
+// millisecond; see internal/front/pd, which a node has for the same.
 //
 // A gateway has no state. Any number of them may serve one cluster: each tells its clients that it is
 // the leader, and names the others as members, to which clients turn when it fails. Timestamps of all
@@ -39,8 +39,12 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/address"
+	"github.com/isotone/isotone/internal/front/pd"
 	"github.com/isotone/isotone/internal/host/listen"
 )
+
+// CountMax is the largest count of one request.
+const CountMax = pd.CountMax
 
 const (
 	// TimeoutDefault is the default of Config.Timeout: a little less than the 3 s that the Go client

@@ -14,6 +14,7 @@ import (
 	"github.com/pingcap/kvproto/pkg/pdpb"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/pd"
 )
 
 // queueMax bounds the requests of one stream that were received and not yet taken into a batch. When
@@ -39,16 +40,16 @@ func (s *Server) tso(stream grpc.ServerStream) (err error) {
 	queue := make(chan request, queueMax)
 	s.readers.Go(func() { s.receive(stream, queue) }) // ends when this function has returned
 	ctx := stream.Context()
-	var b batch
+	var b pd.Batch
 	next := s.wait(ctx, queue)
 	for next.end == nil {
-		b.reset()
-		next = b.collect(next, queue)
-		r, err := s.timestamps(ctx, s.cfg.Timeout, b.ask())
+		b.Reset()
+		next = collect(&b, next, queue)
+		r, err := s.timestamps(ctx, s.cfg.Timeout, b.Ask())
 		if err != nil {
 			return refusal(err)
 		}
-		if err := b.place(r, func(count uint64, last isotone.Timestamp64) error { return s.send(stream, count, last) }); err != nil {
+		if err := b.Place(r, func(count uint64, last isotone.Timestamp64) error { return s.send(stream, count, last) }); err != nil {
 			return err
 		}
 		if next == (request{}) {
@@ -63,8 +64,8 @@ func (s *Server) tso(stream grpc.ServerStream) (err error) {
 
 // collect adds r, which has a count, and what waits in queue. It returns the request that has no place
 // in the batch or ends the stream; if there is none, the zero request.
-func (b *batch) collect(r request, queue <-chan request) request {
-	for r.end == nil && b.add(r.count) {
+func collect(b *pd.Batch, r request, queue <-chan request) request {
+	for r.end == nil && b.Add(r.count) {
 		select {
 		case r = <-queue:
 		default:

@@ -117,6 +117,9 @@ func (m *messages) end() error {
 	return isotone.Errorf(isotone.CodeInvalidArgument, "the request ends within a message: %v", m.err)
 }
 
+// ReadOnly reads the message of a unary request.
+func ReadOnly(body io.Reader) ([]byte, error) { return (&messages{body: body, buffer: new([readSize]byte)}).only() }
+
 // only returns the message of a unary request.
 func (m *messages) only() ([]byte, error) {
 	message, err := m.next()

@@ -48,7 +48,7 @@ func (c *call) health(request, b []byte) ([]byte, error) {
 	if status == serviceUnknown {
 		return b, &refusal{codeNotFound, isotone.Errorf(isotone.CodeNotFound, "no such service: %.100q", service)}
 	}
-	return appendVarint(b, 1, status), nil
+	return AppendVarint(b, 1, status), nil
 }
 
 // watchHealth is Health.Watch: it tells the status of a service, and each change.
@@ -68,7 +68,7 @@ func (c *call) watchHealth() error {
 	for {
 		if status := c.server.statusOf(service); status != told {
 			told = status
-			if err := c.send(EndFrame(appendVarint(BeginFrame(nil), 1, told), 0)); err != nil {
+			if err := c.send(EndFrame(AppendVarint(BeginFrame(nil), 1, told), 0)); err != nil {
 				return err
 			}
 		}

@@ -18,35 +18,35 @@ import (
 // errMalformed is the error for a message that is none of protobuf.
 var errMalformed = isotone.Errorf(isotone.CodeInvalidArgument, "the message is not valid protobuf of the request's type")
 
-// field is one field of a message: a number, or bytes, which belong to the message.
-type field struct {
+// Field is one field of a message: a number, or bytes, which belong to the message.
+type Field struct {
 	number protowire.Number
 	kind   protowire.Type
-	n      uint64
-	bytes  []byte
+	N      uint64
+	Bytes  []byte
 }
 
-// is reports whether f is the field with that number and wire type. One with another type is unknown, as in protobuf.
-func (f *field) is(number protowire.Number, kind protowire.Type) bool {
+// Is reports whether f is the field with that number and wire type. One with another type is unknown, as in protobuf.
+func (f *Field) Is(number protowire.Number, kind protowire.Type) bool {
 	return f.number == number && f.kind == kind
 }
 
-// eachField calls f with each field of a message, but for groups.
-func eachField(b []byte, f func(field) error) error {
+// EachField calls f with each field of a message, but for groups.
+func EachField(b []byte, f func(Field) error) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
 		if n < 0 || number > protowire.MaxValidNumber {
 			return errMalformed
 		}
 		b = b[n:]
-		next := field{number: number, kind: kind}
+		next := Field{number: number, kind: kind}
 		switch kind {
 		case protowire.VarintType:
-			next.n, n = protowire.ConsumeVarint(b)
+			next.N, n = protowire.ConsumeVarint(b)
 		case protowire.Fixed64Type:
-			next.n, n = protowire.ConsumeFixed64(b)
+			next.N, n = protowire.ConsumeFixed64(b)
 		case protowire.BytesType:
-			next.bytes, n = protowire.ConsumeBytes(b)
+			next.Bytes, n = protowire.ConsumeBytes(b)
 		default:
 			n = protowire.ConsumeFieldValue(number, kind, b)
 		}
@@ -80,9 +80,9 @@ func (c count) upTo(most uint64) (uint64, error) {
 
 // parseCount reads a message that has no field but count, with number 1.
 func parseCount(b []byte) (c count, err error) {
-	err = eachField(b, func(f field) error {
-		if f.is(1, protowire.VarintType) {
-			c = count{f.n, true}
+	err = EachField(b, func(f Field) error {
+		if f.Is(1, protowire.VarintType) {
+			c = count{f.N, true}
 		}
 		return nil
 	})
@@ -108,18 +108,18 @@ type timestampsRequest struct {
 }
 
 func (r *timestampsRequest) parse(b []byte) error {
-	return eachField(b, func(f field) error {
+	return EachField(b, func(f Field) error {
 		switch {
-		case f.is(1, protowire.VarintType):
-			r.count = count{f.n, true}
-		case f.is(2, protowire.VarintType):
-			r.mode = int32(f.n)
-		case f.is(3, protowire.VarintType):
-			r.form = int32(f.n)
-		case f.is(4, protowire.BytesType):
-			r.floor, r.wideFloor, r.u64Floor = f.number, f.bytes, 0
-		case f.is(5, protowire.Fixed64Type):
-			r.floor, r.wideFloor, r.u64Floor = f.number, nil, f.n
+		case f.Is(1, protowire.VarintType):
+			r.count = count{f.N, true}
+		case f.Is(2, protowire.VarintType):
+			r.mode = int32(f.N)
+		case f.Is(3, protowire.VarintType):
+			r.form = int32(f.N)
+		case f.Is(4, protowire.BytesType):
+			r.floor, r.wideFloor, r.u64Floor = f.number, f.Bytes, 0
+		case f.Is(5, protowire.Fixed64Type):
+			r.floor, r.wideFloor, r.u64Floor = f.number, nil, f.N
 		}
 		return nil
 	})
@@ -185,12 +185,12 @@ func ParseAsk(b []byte) (Ask, error) {
 
 // parseStreamed reads an isotone.v1.TimestampsStreamRequest.
 func parseStreamed(b []byte) (id uint64, r timestampsRequest, err error) {
-	err = eachField(b, func(f field) error {
+	err = EachField(b, func(f Field) error {
 		switch {
-		case f.is(1, protowire.VarintType):
-			id = f.n
-		case f.is(2, protowire.BytesType):
-			return r.parse(f.bytes) // a second one adds to the first, as in protobuf
+		case f.Is(1, protowire.VarintType):
+			id = f.N
+		case f.Is(2, protowire.BytesType):
+			return r.parse(f.Bytes) // a second one adds to the first, as in protobuf
 		}
 		return nil
 	})
@@ -208,12 +208,12 @@ func AppendRange(b []byte, r isotone.Range, u64 bool) []byte {
 		b = append(protowire.AppendTag(b, 1, protowire.BytesType), isotone.TimestampSize)
 		b, _ = r.First.AppendBinary(b)
 	}
-	return appendVarint(b, 3, r.Count)
+	return AppendVarint(b, 3, r.Count)
 }
 
 // appendStreamed appends an isotone.v1.TimestampsStreamResponse with one of the two results, given as its message.
 func appendStreamed(b []byte, id uint64, result protowire.Number, message []byte) []byte {
-	b = appendVarint(b, 1, id)
+	b = AppendVarint(b, 1, id)
 	return protowire.AppendBytes(protowire.AppendTag(b, result, protowire.BytesType), message)
 }
 
@@ -223,16 +223,16 @@ const (
 	resultError = 3
 )
 
-// appendVarint appends a number, unless it is 0, which stands for itself.
-func appendVarint(b []byte, number protowire.Number, n uint64) []byte {
+// AppendVarint appends a number, unless it is 0, which stands for itself.
+func AppendVarint(b []byte, number protowire.Number, n uint64) []byte {
 	if n == 0 {
 		return b
 	}
 	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), n)
 }
 
-// appendText appends text or bytes, unless they are empty.
-func appendText[T string | []byte](b []byte, number protowire.Number, text T) []byte {
+// AppendText appends text or bytes, unless they are empty.
+func AppendText[T string | []byte](b []byte, number protowire.Number, text T) []byte {
 	if len(text) == 0 {
 		return b
 	}
@@ -261,9 +261,9 @@ func AppendIDs(b []byte, ids []snowflake.ID) []byte {
 
 // parseNonce reads an isotone.v1.IntervalGetRequest.
 func parseNonce(b []byte) (nonce uint64, err error) {
-	err = eachField(b, func(f field) error {
-		if f.is(1, protowire.Fixed64Type) {
-			nonce = f.n
+	err = EachField(b, func(f Field) error {
+		if f.Is(1, protowire.Fixed64Type) {
+			nonce = f.N
 		}
 		return nil
 	})
@@ -275,7 +275,7 @@ func appendReading(b []byte, r interval.Reading, nonce uint64) []byte {
 	for i, n := range [...]uint64{r.Earliest, r.Latest, r.Limit, r.Term, r.Cluster, nonce} {
 		number := protowire.Number(i + 1)
 		if number == 4 {
-			b = appendVarint(b, number, n)
+			b = AppendVarint(b, number, n)
 		} else if n != 0 {
 			b = protowire.AppendFixed64(protowire.AppendTag(b, number, protowire.Fixed64Type), n)
 		}
@@ -287,15 +287,15 @@ func appendReading(b []byte, r interval.Reading, nonce uint64) []byte {
 func appendStamps(b []byte, s front.Stamps) []byte {
 	b = append(protowire.AppendTag(b, 1, protowire.BytesType), isotone.TimestampSize)
 	b, _ = s.First.AppendBinary(b)
-	return appendVarint(b, 2, s.Count)
+	return AppendVarint(b, 2, s.Count)
 }
 
 // parseWait reads an isotone.v1.IntervalWaitRequest.
 func parseWait(b []byte) (isotone.Timestamp, error) {
 	var given []byte
-	if err := eachField(b, func(f field) error {
-		if f.is(1, protowire.BytesType) {
-			given = f.bytes
+	if err := EachField(b, func(f Field) error {
+		if f.Is(1, protowire.BytesType) {
+			given = f.Bytes
 		}
 		return nil
 	}); err != nil {
@@ -306,12 +306,12 @@ func parseWait(b []byte) (isotone.Timestamp, error) {
 
 // parseText reads a message of which only a text with number 1 matters.
 func parseText(b []byte) (text string, err error) {
-	err = eachField(b, func(f field) error {
-		if f.is(1, protowire.BytesType) {
-			if !utf8.Valid(f.bytes) {
+	err = EachField(b, func(f Field) error {
+		if f.Is(1, protowire.BytesType) {
+			if !utf8.Valid(f.Bytes) {
 				return errMalformed
 			}
-			text = string(f.bytes)
+			text = string(f.Bytes)
 		}
 		return nil
 	})

@@ -65,7 +65,7 @@ func (c *call) reflect() error {
 		if err != nil {
 			return err
 		}
-		b := appendText(BeginFrame(nil), answerOriginal, request)
+		b := AppendText(BeginFrame(nil), answerOriginal, request)
 		if err := c.send(EndFrame(appendReflection(b, asked, text), 0)); err != nil {
 			return err
 		}
@@ -74,14 +74,14 @@ func (c *call) reflect() error {
 
 // parseReflection returns the field of a request that says what is asked for, 0 if there is none, and its text.
 func parseReflection(b []byte) (asked protowire.Number, text string, err error) {
-	err = eachField(b, func(f field) error {
+	err = EachField(b, func(f Field) error {
 		if f.kind != protowire.BytesType || f.number < askFile || f.number > askServices {
 			return nil
 		}
-		if reflectionTexts>>f.number&1 != 0 && !utf8.Valid(f.bytes) {
+		if reflectionTexts>>f.number&1 != 0 && !utf8.Valid(f.Bytes) {
 			return errMalformed
 		}
-		asked, text = f.number, string(f.bytes)
+		asked, text = f.number, string(f.Bytes)
 		return nil
 	})
 	return asked, text, err
@@ -92,7 +92,7 @@ func appendReflection(b []byte, asked protowire.Number, text string) []byte {
 	var found protoreflect.FileDescriptor
 	switch asked {
 	case askServices:
-		return appendText(b, answerServices, appendServices(nil))
+		return AppendText(b, answerServices, appendServices(nil))
 	case askFile:
 		found, _ = files().FindFileByPath(text)
 	case askSymbol:
@@ -101,21 +101,21 @@ func appendReflection(b []byte, asked protowire.Number, text string) []byte {
 		}
 	}
 	if found == nil {
-		failure := appendText(appendVarint(nil, 1, codeNotFound), 2, "there is no such file, symbol or extension")
-		return appendText(b, answerError, failure)
+		failure := AppendText(AppendVarint(nil, 1, codeNotFound), 2, "there is no such file, symbol or extension")
+		return AppendText(b, answerError, failure)
 	}
 	file, err := proto.Marshal(protodesc.ToFileDescriptorProto(found))
 	if err != nil {
 		panic("grpc: a descriptor does not encode: " + err.Error())
 	}
-	return appendText(b, answerFile, appendText(nil, 1, file))
+	return AppendText(b, answerFile, AppendText(nil, 1, file))
 }
 
 // appendServices appends the names of all services.
 func appendServices(b []byte) []byte {
 	files().RangeFiles(func(f protoreflect.FileDescriptor) bool {
 		for i := range f.Services().Len() {
-			b = appendText(b, 1, appendText(nil, 1, string(f.Services().Get(i).FullName())))
+			b = AppendText(b, 1, AppendText(nil, 1, string(f.Services().Get(i).FullName())))
 		}
 		return true
 	})

@@ -98,22 +98,22 @@ func StatusOf(err error) Status {
 
 // appendTo appends the status as a message.
 func (s *Status) appendTo(b []byte, f *httpapi.Fault) []byte {
-	b = appendText(appendVarint(b, 1, s.code), 2, s.message)
-	info := appendText(appendText(nil, 1, s.Code), 2, domain)
+	b = AppendText(AppendVarint(b, 1, s.code), 2, s.message)
+	info := AppendText(AppendText(nil, 1, s.Code), 2, domain)
 	if f.Leader != "" {
-		info = appendText(info, 3, appendText(appendText(nil, 1, "leader"), 2, f.Leader))
+		info = AppendText(info, 3, AppendText(AppendText(nil, 1, "leader"), 2, f.Leader))
 	}
 	b = appendDetail(b, "google.rpc.ErrorInfo", info)
 	if f.RetryAfter > 0 {
-		delay := appendVarint(nil, 1, uint64(f.RetryAfter)) // google.protobuf.Duration.seconds
-		b = appendDetail(b, "google.rpc.RetryInfo", appendText(nil, 1, delay))
+		delay := AppendVarint(nil, 1, uint64(f.RetryAfter)) // google.protobuf.Duration.seconds
+		b = appendDetail(b, "google.rpc.RetryInfo", AppendText(nil, 1, delay))
 	}
 	return b
 }
 
 // appendDetail appends a detail of a status, a google.protobuf.Any.
 func appendDetail(b []byte, name string, message []byte) []byte {
-	packed := appendText(appendText(nil, 1, "type.googleapis.com/"+name), 2, message)
+	packed := AppendText(AppendText(nil, 1, "type.googleapis.com/"+name), 2, message)
 	return protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType), packed)
 }
 
@@ -150,6 +150,15 @@ func Fail(w http.ResponseWriter, err error) string {
 	s.Fields(h.Set)
 	w.WriteHeader(http.StatusOK)
 	return s.Code
+}
+
+// Answer answers a call with one message. Nothing was written before.
+func Answer(w http.ResponseWriter, message []byte) {
+	h := w.Header()
+	setHead(h)
+	_, _ = w.Write(EndFrame(append(BeginFrame(nil), message...), 0)) // it fails for a client that has left
+	ok := StatusOf(nil)
+	ok.Fields(func(name, value string) { h[http.TrailerPrefix+name] = []string{value} })
 }
 
 var (

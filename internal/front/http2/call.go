@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"strings"
-
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/http1"
@@ -220,9 +218,7 @@ func (c *conn) sendTail(s *stream) {
 func (c *conn) sendStatus(s *stream, err error) {
 	f := c.front
 	f.head = append(append(f.head[:0], callHead...), c.hot.Fields()...)
-	fields := append([]field(nil), f.heads.of(f.head).fields...)
-	status := grpc.StatusOf(err)
-	status.Fields(func(name, value string) { fields = append(fields, field{Name: strings.ToLower(name), Value: value}) })
+	fields := appendStatus(append([]field(nil), f.heads.of(f.head).fields...), err)
 	block := c.encoder.encode(fields, &f.encoded)
 	c.conn.SetBuffered(c.appendHeaders(c.conn.Buffered(), flagEndHeaders|flagEndStream, s.id, block))
 	c.earn()

@@ -49,7 +49,7 @@ func (c *conn) continuation(f *frame) {
 func (c *conn) endBlock(block []byte) {
 	o := c.open
 	c.open.stream = 0
-	if s := c.streams[o.stream]; s != nil && (s.x != nil || s.call != nil && !s.ended) {
+	if s := c.streams[o.stream]; s != nil && (s.x != nil || s.duplex != nil || s.call != nil && !s.ended) {
 		c.trailers(s, block)
 		return
 	}
@@ -136,6 +136,9 @@ func (c *conn) begin(o openBlock, block []byte) {
 		if made := c.callOf(r); made != nil {
 			c.rememberCall(block, made)
 			c.beginCall(o.stream, made)
+			return
+		}
+		if c.beginDuplex(o.stream, r) {
 			return
 		}
 	}

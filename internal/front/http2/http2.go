@@ -27,6 +27,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/host/loop"
 )
@@ -51,6 +53,8 @@ type Config struct {
 	// deadlines of [http.ResponseController]. "Connection: close" in an answer ends the connection after the
 	// requests under way.
 	Handler http.Handler
+	// Duplex, if not nil, returns what answers a call of gRPC in the loop, or nil: then Handler does.
+	Duplex func(path string, s *access.Session, to grpc.Sender) grpc.Duplex
 	// Refusing, if not nil, returns an error for an address from which a connection may have hot requests only: the others
 	// are refused, and the connection ends with ENHANCE_YOUR_CALM.
 	Refusing func(netip.Addr) error
@@ -166,6 +170,7 @@ func (f *Front) Stop() {
 	f.stopped = true
 	for _, c := range f.conns {
 		c.finish(codeNone, ErrStopped)
+		c.stopDuplexes()
 	}
 }
 

@@ -5,19 +5,23 @@ import (
 	"errors"
 	"time"
 
+	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/http1"
 )
 
 // stream is a request with an exchange, or an answer that waits for a window.
 type stream struct {
 	id      uint32
-	window  int64     // what may be sent on it
-	x       *exchange // nil: an answer from the loop
-	call    *call     // nil: it is none
-	message []byte    // of the call, with its prefix, as far as it has come
-	out     []byte    // of the answer from the loop
-	trails  bool      // trailers follow it
-	waits   bool      // it counts among those that wait in the loop, too
+	window  int64       // what may be sent on it
+	x       *exchange   // nil: an answer from the loop
+	call    *call       // nil: it is none
+	message []byte      // of the call, with its prefix, as far as it has come; of a duplex, what it has not taken
+	duplex  grpc.Duplex // nil: it is none
+	feeding bool        // duplex is taking
+	credit  int64       // what duplex has taken, and was not given back on the stream yet
+	out     []byte      // of the answer from the loop
+	trails  bool        // trailers follow it
+	waits   bool        // it counts among those that wait in the loop, too
 
 	// Of the request's body:
 	received int64 // what may still be received on it
@@ -33,6 +37,9 @@ type stream struct {
 func (s *stream) end() {
 	if s.x != nil {
 		s.x.abandon()
+	}
+	if s.duplex != nil {
+		s.duplex.Closed()
 	}
 	if s.timer != nil {
 		s.timer.Stop()
@@ -58,7 +65,7 @@ func (c *conn) remove(s *stream) {
 	c.waitNoMore(s)
 	if s.x != nil {
 		c.giveBack(s.x.unread())
-	} else if s.call != nil {
+	} else if s.call != nil || s.duplex != nil {
 		c.giveBack(int64(len(s.message)))
 	}
 }
@@ -232,8 +239,10 @@ func (c *conn) pump(s *stream) {
 	if len(s.out) == 0 {
 		return // the answer is still to come
 	}
-	switch s.out = c.send(s, s.out, !s.trails); {
+	switch s.out = c.send(s, s.out, !s.trails && s.duplex == nil); {
 	case len(s.out) > 0:
+	case s.duplex != nil:
+		c.feed(s)
 	case s.trails:
 		c.sendTail(s)
 	default:
@@ -265,7 +274,10 @@ const lingerMax = time.Second
 // complete ends a stream whose answer is sent. RFC 9113 §8.1 lets a reset say that the rest of the request is not needed,
 // but clients such as curl 7.88 may take it for a failure. So the reset waits until the window of the request is used up.
 func (c *conn) complete(s *stream) {
-	if s.ended {
+	if s.x == nil && !s.ended {
+		c.resetStream(s.id, codeNone)
+	}
+	if s.ended || s.x == nil {
 		c.remove(s)
 		return
 	}
@@ -348,6 +360,10 @@ func (c *conn) addBody(s *stream, b []byte) bool {
 	switch {
 	case s.call != nil:
 		return c.addMessage(s, b)
+	case s.duplex != nil:
+		s.message = append(s.message, b...)
+		c.feed(s)
+		return c.streams[s.id] == s
 	case !s.answered:
 		s.x.body.add(b)
 		return true
@@ -371,6 +387,10 @@ func (c *conn) endBody(s *stream) {
 		return
 	}
 	s.ended = true
+	if s.duplex != nil {
+		c.feed(s)
+		return
+	}
 	s.x.body.end(nil)
 	if s.answered {
 		c.remove(s)

@@ -104,15 +104,10 @@ func (f *Flags) Parse() (Settings, error) {
 	s.Loops = int(p.number("loops", f.Loops, 0, loopsMax))
 	s.MaxConnections = int(p.number("max-connections", f.MaxConnections, 1, maxConnectionsMax))
 	s.ThriftPort = -1
-	if f.ThriftPort == "off" {
-		s.ThriftPort = ThriftOff
-	} else if f.ThriftPort != "" {
-		n, ok := within(f.ThriftPort, 0, portMax)
-		if !ok {
-			p.faults.add("thrift-port", f.ThriftPort, fmt.Sprintf("want off, or a whole number from 0 to %d", portMax))
-		}
-		s.ThriftPort = int(n)
+	if f.ThriftPort != "" {
+		s.ThriftPort = p.port("thrift-port", f.ThriftPort)
 	}
+	s.PDPort = p.port("pd-port", f.PDPort)
 	p.snowflakes(f, &s)
 	s.LiveInterval = p.milliseconds("live-interval-ms", f.LiveIntervalMS, liveIntervalMSMin, liveIntervalMSMax)
 	s.RequireData = p.onOff("require-data", f.RequireData)
@@ -145,6 +140,18 @@ func (f *Flags) Validate() error {
 // parser turns texts into values and collects what is wrong with them. The value
 // of a text that is wrong means nothing.
 type parser struct{ faults Faults }
+
+// port parses the number of a port that may be off.
+func (p *parser) port(name, text string) int {
+	if text == "off" {
+		return PortOff
+	}
+	n, ok := within(text, 0, portMax)
+	if !ok {
+		p.faults.add(name, text, fmt.Sprintf("want off, or a whole number from 0 to %d", portMax))
+	}
+	return int(n)
+}
 
 // addresses parses who this node is and where it and its peers listen.
 func (p *parser) addresses(f *Flags, s *Settings) {

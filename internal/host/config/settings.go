@@ -15,8 +15,8 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// ThriftOff is the value of Settings.ThriftPort for no Thrift port.
-const ThriftOff = -2
+// PortOff is the value of Settings.ThriftPort and Settings.PDPort for no such port.
+const PortOff = -2
 
 // Settings are the settings of one node, parsed and checked by [Flags.Parse].
 // The help texts of [Flags] say what each of them means. A value that is built
@@ -61,7 +61,8 @@ type Settings struct {
 	ForwardCredentialFile  string // "": none
 	Loops                  int    // 0: by the number of cores
 	MaxConnections         int    // of the client port
-	ThriftPort             int    // 0: any free port; -1: the default one, if it is free; ThriftOff: none
+	ThriftPort             int    // 0: any free port; -1: the default one, if it is free; PortOff: none
+	PDPort                 int    // 0: any free port; PortOff: none
 	SnowflakeLayout        snowflake.Layout
 	SnowflakeLease         time.Duration
 	SnowflakeWorkers       int // 0: one more than loops

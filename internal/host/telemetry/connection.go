@@ -31,8 +31,8 @@ func WatchConnections(r *Registry, limit, thriftLimit int, count func() []Connec
 	r.MustRegister(&connectionMetrics{
 		count: count,
 		open: r.Desc("gauge", "client_connections", "Connections of clients, by protocol: silent (nothing was sent yet), handshake (of TLS), http1 (the fast path), "+
-			"http2, resp, web (HTTP/1 on the standard servers), h3 or thrift.", "protocol"),
-		refused: r.Desc("counter", "client_connections_refused_total", "Connections of clients that were refused because there were too many, by protocol: silent (before it is known), h3 or thrift.", "protocol"),
+			"http2, resp, web (HTTP/1 on the standard servers), h3, pd or thrift.", "protocol"),
+		refused: r.Desc("counter", "client_connections_refused_total", "Connections of clients that were refused because there were too many, by protocol: silent (before it is known), h3, pd or thrift.", "protocol"),
 	})
 }
 

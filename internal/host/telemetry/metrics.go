@@ -15,7 +15,7 @@ const other = "other"
 // The label values, each list closed by other. The methods find a word by a
 // linear search: over a dozen short words it beats a map.
 var (
-	protocols    = [...]string{"http1", "https1", "h2c", "h2", "h3", "grpc", "resp", "thrift", other}
+	protocols    = [...]string{"http1", "https1", "h2c", "h2", "h3", "grpc", "resp", "thrift", "pd", other}
 	requestCodes = [...]string{
 		"ok", "not_leader", "no_leader", "overloaded", "deadline_exceeded", "invalid_argument",
 		"unauthorized", "forbidden", "quota_exceeded", "no_worker", "no_quorum", "not_found", "clock", "wrong_cluster", "regressed", "internal", other,

@@ -1,0 +1,117 @@
+package http2
+
+import (
+	"io"
+	"strings"
+
+	"github.com/isotone/isotone/internal/front/grpc"
+)
+
+// duplexHead begins the answer to a call of [Config.Duplex].
+var duplexHead = []field{
+	{Name: ":status", Value: "200"}, {Name: "content-type", Value: grpc.ContentType}, {Name: "grpc-accept-encoding", Value: "identity"},
+}
+
+// sender implements [grpc.Sender].
+type sender struct {
+	conn   *conn
+	stream *stream
+}
+
+func (a *sender) Send(frames []byte) {
+	if rest := a.conn.send(a.stream, frames, false); len(rest) > 0 {
+		a.conn.waitForWindow(a.stream, rest)
+	}
+}
+
+func (a *sender) Resume() { a.conn.feed(a.stream) }
+
+// beginDuplex begins a call that Config.Duplex answers, and reports whether r is one.
+func (c *conn) beginDuplex(id uint32, r *request) bool {
+	open := c.front.cfg.Duplex
+	if open == nil || r.method != "POST" || !r.isGRPC() {
+		return false
+	}
+	s := &stream{id: id, received: bodyMax, length: r.length}
+	if s.duplex = open(r.path, c.session, &sender{c, s}); s.duplex == nil {
+		return false
+	}
+	c.add(s)
+	c.conn.SetBuffered(c.appendHeaders(c.conn.Buffered(), flagEndHeaders, id, c.encoder.encode(duplexHead, &c.front.encoded)))
+	c.earn()
+	return true
+}
+
+func (r *request) isGRPC() bool {
+	typed := 0
+	for _, f := range r.fields {
+		if f.Name == "content-type" {
+			if !grpc.IsContentType(f.Value) {
+				return false
+			}
+			typed++
+		}
+	}
+	return typed == 1
+}
+
+// feed has the duplex of s take what has come, unless it is doing so.
+func (c *conn) feed(s *stream) {
+	if s.feeding {
+		return
+	}
+	s.feeding = true
+	for len(s.out) == 0 && c.streams[s.id] == s {
+		used, end := s.duplex.Take(s.message, s.ended)
+		if c.streams[s.id] != s {
+			break
+		}
+		s.message = s.message[:copy(s.message, s.message[used:])]
+		c.giveBackDuplex(s, int64(used))
+		if end != nil {
+			c.endDuplex(s, end)
+		}
+		if used == 0 || end != nil {
+			break
+		}
+	}
+	s.feeding = false
+}
+
+// giveBackDuplex lets the client send n more bytes. It is told when that is worth a frame.
+func (c *conn) giveBackDuplex(s *stream, n int64) {
+	c.giveBack(n)
+	if s.credit += n; s.credit >= bodyWindow/4 {
+		c.giveBackStream(s, s.credit)
+		s.credit = 0
+	}
+}
+
+// endDuplex sends the status of a call, the last of it.
+func (c *conn) endDuplex(s *stream, end error) {
+	if end == io.EOF {
+		end = nil
+	}
+	block := c.encoder.encode(appendStatus(nil, end), &c.front.encoded)
+	c.conn.SetBuffered(c.appendHeaders(c.conn.Buffered(), flagEndHeaders|flagEndStream, s.id, block))
+	c.earn()
+	c.complete(s)
+	c.keep()
+}
+
+// stopDuplexes ends the calls that nothing is under way for, and the others after that.
+func (c *conn) stopDuplexes() {
+	for _, s := range c.streams {
+		if s.duplex != nil {
+			s.duplex.Stop()
+			c.feed(s)
+		}
+	}
+}
+
+// appendStatus appends the fields of the status of a call.
+func appendStatus(fields []field, err error) []field {
+	status := grpc.StatusOf(err)
+	status.Fields(func(name, value string) { fields = append(fields, field{Name: strings.ToLower(name), Value: value}) })
+	return fields
+}

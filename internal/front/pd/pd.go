@@ -1,0 +1,174 @@
+// Package pd is the front for clients of PD, TiKV's placement driver, that need timestamps only: the methods GetMembers,
+// GetClusterInfo and Tso of the gRPC service pdpb.PD, as PD 8.1 has them, and the health check. All other methods answer
+// UNIMPLEMENTED.
+//
+// A timestamp of PD is a unix millisecond (physical) and a counter of 18 bits (logical), which is the layout of
+// [isotone.Timestamp64]. One request asks for a count of them, and the answer names the largest. The client counts down from it
+// within its millisecond, so all of a count lie in one millisecond; see batch.go.
+//
+// It owns the messages and methods. Tso is answered in the loop, by internal/front/http2; the others by a [http.Handler].
+//
+// Sources: pdpb.proto in github.com/pingcap/kvproto, and the server and the Go client in github.com/tikv/pd.
+package pd
+
+import (
+	"crypto/x509"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/grpc"
+)
+
+// Protocol is the name for observers.
+const Protocol = "pd"
+
+// readTimeout bounds the wait for the request of a unary call.
+const readTimeout = 10 * time.Second
+
+// Config configures a [Server]. Status is required.
+type Config struct {
+	// Status returns the status of the node. It is safe for concurrent use.
+	Status func() *front.Status
+	// Port is where this node serves PD's protocol, and ClientPort that of its client address. The ports of other members
+	// are as far apart.
+	Port, ClientPort int
+	// Mode is the read mode of all requests.
+	Mode isotone.ReadMode
+	// Access decides who may have timestamps: by the address of a client, and by its certificate, since PD has no credentials.
+	// Nil: everybody.
+	Access *access.Control
+	// Observe, if not nil, is told of requests that were answered: their number, and an isotone.Code or "ok".
+	Observe func(protocol, code string, requests int, wall time.Duration)
+}
+
+// Server answers calls. It is safe for concurrent use.
+type Server struct{ cfg Config }
+
+// New returns a server.
+func New(cfg Config) *Server { return &Server{cfg} }
+
+// unary has the methods with one request and one answer. Requests have nothing that matters: as in PD, a caller need not know the
+// cluster's ID, which it learns here.
+var unary = map[string]func(s *Server, secure bool) (message []byte, failure error){
+	"/pdpb.PD/GetMembers":          (*Server).members,
+	"/pdpb.PD/GetClusterInfo":      (*Server).clusterInfo,
+	"/grpc.health.v1.Health/Check": (*Server).health,
+}
+
+// ServeHTTP answers all calls but Tso.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost || !grpc.IsContentType(r.Header.Get("Content-Type")) {
+		http.Error(w, "this port serves the timestamps of PD's protocol, over gRPC; HTTP_PORT serves everything else", http.StatusUnsupportedMediaType)
+		return
+	}
+	began := time.Now()
+	method := unary[r.URL.Path]
+	if method == nil {
+		grpc.Fail(w, isotone.Errorf(isotone.CodeNotFound,
+			"%.200s: this is Isotone, which has timestamps only: of pdpb.PD it serves GetMembers, GetClusterInfo and Tso", r.URL.Path))
+		return
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(began.Add(readTimeout))
+	_, err := grpc.ReadOnly(r.Body)
+	if err == nil {
+		err = s.cfg.Access.Request(addrOf(r), chainsOf(r), r.TLS != nil).Require(access.Timestamps)
+	}
+	if err != nil {
+		s.observe(err, 1, began)
+		grpc.Fail(w, err)
+		return
+	}
+	message, failure := method(s, r.TLS != nil)
+	s.observe(failure, 1, began)
+	grpc.Answer(w, message)
+}
+
+func addrOf(r *http.Request) netip.Addr {
+	at, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return at.Addr()
+}
+
+func chainsOf(r *http.Request) [][]*x509.Certificate {
+	if r.TLS == nil {
+		return nil
+	}
+	return r.TLS.VerifiedChains
+}
+
+func (s *Server) observe(err error, requests int, began time.Time) {
+	if s.cfg.Observe == nil {
+		return
+	}
+	code := "ok"
+	if err != nil {
+		code = string(front.ErrorOf(err).Code)
+	}
+	s.cfg.Observe(Protocol, code, requests, time.Since(began))
+}
+
+var (
+	// errUnknownCluster: clients must not learn that the cluster ID is 0, which they would keep.
+	errUnknownCluster = isotone.Errorf(isotone.CodeNoLeader, "this node does not know the ID of its cluster yet")
+	errNoLeader       = isotone.Errorf(isotone.CodeNoLeader, "no leader is known at the moment")
+)
+
+// members says which member leads. After a failure, clients ask the next one.
+func (s *Server) members(secure bool) ([]byte, error) {
+	status := s.cfg.Status()
+	list, leader, failure := []Member(nil), -1, error(nil)
+	for _, m := range status.Members {
+		url := s.url(m.Addr, secure)
+		if url == "" || m.Learner {
+			continue
+		}
+		if m.NodeID == status.Leader {
+			leader = len(list)
+		}
+		list = append(list, Member{"isotone-" + strconv.FormatUint(m.NodeID, 10), m.NodeID, url})
+	}
+	switch {
+	case status.ClusterID == 0:
+		failure = errUnknownCluster
+	case leader < 0:
+		failure = errNoLeader
+	}
+	return AppendMembers(nil, status.ClusterID, list, leader, failure), failure
+}
+
+// url returns where the member with that client address serves PD's protocol; "" if that is not known.
+func (s *Server) url(client string, secure bool) string {
+	host, text, err := net.SplitHostPort(client)
+	port, _ := strconv.Atoi(text)
+	port += s.cfg.Port - s.cfg.ClientPort
+	if err != nil || port < 1 || port > 1<<16-1 {
+		return ""
+	}
+	scheme := "http://"
+	if secure {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+func (s *Server) clusterInfo(bool) ([]byte, error) {
+	id, failure := s.cfg.Status().ClusterID, error(nil)
+	if id == 0 {
+		failure = errUnknownCluster
+	}
+	return AppendClusterInfo(nil, id, failure), failure
+}
+
+// health is a grpc.health.v1.HealthCheckResponse. Clients of PD ask every second.
+func (s *Server) health(bool) ([]byte, error) {
+	const serving, notServing = 1, 2
+	if status := s.cfg.Status(); status.NotReadyTimestamps != "" || status.Draining {
+		return grpc.AppendVarint(nil, 1, notServing), nil
+	}
+	return grpc.AppendVarint(nil, 1, serving), nil
+}

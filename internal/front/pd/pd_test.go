@@ -1,0 +1,99 @@
+package pd_test
+
+import (
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/grpc"
+	"github.com/isotone/isotone/internal/front/pd"
+)
+
+// post returns the message and the status of the answer to a call.
+func post(t *testing.T, cfg pd.Config, path, body string, secure bool) (message, status, text string) {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/grpc")
+	if r.TLS = nil; secure {
+		r.TLS = &tls.ConnectionState{}
+	}
+	w := httptest.NewRecorder()
+	pd.New(cfg).ServeHTTP(w, r)
+	if w.Body.Len() > 0 {
+		b, rest, err := grpc.ParseFrame(w.Body.Bytes())
+		if err != nil || b == nil || len(rest) > 0 {
+			t.Fatalf("%s: the answer %x is not one message: %v", path, w.Body.Bytes(), err)
+		}
+		message = string(b)
+	}
+	field := func(name string) string { return w.Header().Get(name) + w.Header().Get(http.TrailerPrefix+name) }
+	return message, field("Grpc-Status"), field("Grpc-Message")
+}
+
+const empty = "\x00\x00\x00\x00\x00"
+
+func threeNodes() *front.Status {
+	return &front.Status{ClusterID: testCluster, NodeID: 1, Leader: 2, Members: []front.Member{
+		{NodeID: 1, Addr: "a:8080"}, {NodeID: 2, Addr: "[::1]:8081"}, {NodeID: 3, Addr: "c:9000", Learner: true}, {NodeID: 4}, {NodeID: 5, Addr: "e:65000"},
+	}}
+}
+
+func TestMembers_HavePortsAsFarFromThoseOfClients(t *testing.T) {
+	want := func(scheme string) string {
+		list := []pd.Member{{Name: "isotone-1", ID: 1, URL: scheme + "a:10000"}, {Name: "isotone-2", ID: 2, URL: scheme + "[::1]:10001"}}
+		return string(pd.AppendMembers(nil, testCluster, list, 1, nil))
+	}
+	cfg := pd.Config{Status: threeNodes, Port: 10_000, ClientPort: 8080}
+	for scheme, secure := range map[string]bool{"http://": false, "https://": true} {
+		if got, status, _ := post(t, cfg, "/pdpb.PD/GetMembers", empty, secure); got != want(scheme) || status != "0" {
+			t.Errorf("got %q with status %s, want %q", got, status, want(scheme))
+		}
+	}
+}
+
+// After an error in the header, clients ask the next member.
+func TestMembers_FailsWhileNoLeaderIsKnown(t *testing.T) {
+	for want, change := range map[string]func(*front.Status){
+		"no leader is known":   func(s *front.Status) { s.Leader = 0 },
+		"does not know the ID": func(s *front.Status) { s.ClusterID = 0 },
+	} {
+		status := threeNodes()
+		change(status)
+		observed := ""
+		got, code, _ := post(t, pd.Config{Status: func() *front.Status { return status }, Port: 10_000, ClientPort: 8080,
+			Observe: func(_, code string, _ int, _ time.Duration) { observed += code }}, "/pdpb.PD/GetMembers", empty, false)
+		if code != "0" || !strings.Contains(got, want) || strings.Contains(got, "isotone-") || observed != "no_leader" {
+			t.Errorf("got %q with status %s, observed as %s; want %q in the header, and no members", got, code, observed, want)
+		}
+	}
+}
+
+func TestServer_OtherMethods(t *testing.T) {
+	status := threeNodes()
+	cfg := pd.Config{Status: func() *front.Status { return status }}
+	if got, _, _ := post(t, cfg, "/pdpb.PD/GetClusterInfo", empty, false); got != string(pd.AppendClusterInfo(nil, testCluster, nil)) {
+		t.Errorf("GetClusterInfo: %q", got)
+	}
+	if got, _, _ := post(t, cfg, "/grpc.health.v1.Health/Check", empty, false); got != "\x08\x01" {
+		t.Errorf("health: %q, want SERVING", got)
+	}
+	status.NotReadyTimestamps = "no quorum"
+	if got, _, _ := post(t, cfg, "/grpc.health.v1.Health/Check", empty, false); got != "\x08\x02" {
+		t.Errorf("health: %q, want NOT_SERVING", got)
+	}
+	if _, code, text := post(t, cfg, "/pdpb.PD/GetRegion", empty, false); code != "12" || !strings.Contains(text, "/pdpb.PD/GetRegion: this is Isotone") {
+		t.Errorf("an unknown method: status %s, %q", code, text)
+	}
+	if _, code, _ := post(t, cfg, "/pdpb.PD/GetMembers", "", false); code != "3" {
+		t.Errorf("no message: status %s", code)
+	}
+	w := httptest.NewRecorder()
+	pd.New(cfg).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/timestamp", nil))
+	if w.Code != http.StatusUnsupportedMediaType {
+		t.Errorf("GET /timestamp: %d", w.Code)
+	}
+}
