@@ -118,7 +118,9 @@ func (m *messages) end() error {
 }
 
 // ReadOnly reads the message of a unary request.
-func ReadOnly(body io.Reader) ([]byte, error) { return (&messages{body: body, buffer: new([readSize]byte)}).only() }
+func ReadOnly(body io.Reader) ([]byte, error) {
+	return (&messages{body: body, buffer: new([readSize]byte)}).only()
+}
 
 // only returns the message of a unary request.
 func (m *messages) only() ([]byte, error) {
