@@ -35,8 +35,8 @@ type nodes struct {
 	pd map[uint64]string // addresses, by node ID
 }
 
-// start builds the command of this repository, and starts a cluster of three.
-func start(t *testing.T, env map[string]string) *nodes {
+// start builds the command of this repository, and starts a cluster; 0 stands for three nodes.
+func start(t *testing.T, count int, env map[string]string) *nodes {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds and starts nodes")
@@ -45,7 +45,7 @@ func start(t *testing.T, env map[string]string) *nodes {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &nodes{chaos.NewCluster(t, chaos.Options{Binary: binary, Env: env}), map[uint64]string{}}
+	c := &nodes{chaos.NewCluster(t, chaos.Options{Binary: binary, Nodes: count, Env: env}), map[uint64]string{}}
 	port := func(n *chaos.Node) int {
 		_, text, _ := net.SplitHostPort(n.HTTPAddr)
 		port, _ := strconv.Atoi(text)
@@ -136,7 +136,7 @@ func askPD(ctx context.Context, c pd.Client) func() (isotone.Timestamp64, error)
 }
 
 func TestPDPort_IsInOneOrderWithOtherClients(t *testing.T) {
-	c := start(t, nil)
+	c := start(t, 0, nil)
 	own, err := client.New(testContext(t), c.Addrs()...)
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestPDPort_IsInOneOrderWithOtherClients(t *testing.T) {
 func TestPDPort_ClientsFollowTheLeader(t *testing.T) {
 	for name, end := range map[string]func(*chaos.Node){"kill": (*chaos.Node).Kill, "stop": (*chaos.Node).Shutdown} {
 		t.Run(name, func(t *testing.T) {
-			c := start(t, nil)
+			c := start(t, 0, nil)
 			p := newPDClient(t, pd.SecurityOption{}, c.follower())
 			ctx := testContext(t)
 			var o order
@@ -222,7 +222,7 @@ func dial(t *testing.T, addr string) *grpc.ClientConn {
 }
 
 func TestPDPort_MembersHaveTheirPorts(t *testing.T) {
-	c := start(t, nil)
+	c := start(t, 0, nil)
 	leader := c.WaitLeader().ID
 	got, err := pdpb.NewPDClient(dial(t, c.follower())).GetMembers(testContext(t), &pdpb.GetMembersRequest{})
 	if err != nil {

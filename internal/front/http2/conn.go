@@ -45,6 +45,7 @@ type conn struct {
 	credit     int64  // what was received and is not given back yet
 	received   int64  // what may still be received on the connection
 	streams    map[uint32]*stream
+	duplexes   int          // of streams, those with a duplex
 	both       int          // of streams, those that wait in hot as well
 	running    atomic.Int32 // exchanges whose goroutine has not ended
 	tls        *tls.ConnectionState
@@ -230,6 +231,7 @@ func (c *conn) finish(why code, reason error) {
 	if c.greeted {
 		c.conn.SetBuffered(appendGoAway(c.conn.Buffered(), c.last, why))
 	}
+	c.stopDuplexes()
 	c.keep()
 }
 
@@ -243,7 +245,18 @@ func (c *conn) keep() {
 	}
 }
 
-func (c *conn) busy() bool { return len(c.streams) > 0 || c.hot.Waiting() > 0 }
+// busy reports whether anything is under way. Calls with a duplex that waits for its client are not.
+func (c *conn) busy() bool {
+	if len(c.streams) > c.duplexes || c.hot.Waiting() > 0 {
+		return true
+	}
+	for _, s := range c.streams {
+		if s.duplex.IsBusy() || len(s.out) > 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // Idle says good-bye.
 func (c *conn) Idle(_ *loop.Conn, err error) { c.finish(codeNone, err) }

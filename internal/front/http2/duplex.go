@@ -24,7 +24,12 @@ func (a *sender) Send(frames []byte) {
 	}
 }
 
-func (a *sender) Resume() { a.conn.feed(a.stream) }
+func (a *sender) Resume() {
+	if !a.stream.feeding {
+		a.conn.feed(a.stream)
+		a.conn.keep()
+	}
+}
 
 // beginDuplex begins a call that Config.Duplex answers, and reports whether r is one.
 func (c *conn) beginDuplex(id uint32, r *request) bool {
@@ -36,6 +41,7 @@ func (c *conn) beginDuplex(id uint32, r *request) bool {
 	if s.duplex = open(r.path, c.session, &sender{c, s}); s.duplex == nil {
 		return false
 	}
+	c.duplexes++
 	c.add(s)
 	c.conn.SetBuffered(c.appendHeaders(c.conn.Buffered(), flagEndHeaders, id, c.encoder.encode(duplexHead, &c.front.encoded)))
 	c.earn()
@@ -96,7 +102,6 @@ func (c *conn) endDuplex(s *stream, end error) {
 	c.conn.SetBuffered(c.appendHeaders(c.conn.Buffered(), flagEndHeaders|flagEndStream, s.id, block))
 	c.earn()
 	c.complete(s)
-	c.keep()
 }
 
 // stopDuplexes ends the calls that nothing is under way for, and the others after that.

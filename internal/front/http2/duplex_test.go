@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	xhttp2 "golang.org/x/net/http2"
 
@@ -45,6 +46,8 @@ func (e *echo) Take(b []byte, last bool) (used int, end error) {
 	}
 	return 0, nil
 }
+
+func (e *echo) IsBusy() bool { return e.held }
 
 func (e *echo) Stop() { e.stopped = true }
 
@@ -215,4 +218,35 @@ func TestDuplex_StopEndsWhatIsIdle(t *testing.T) {
 		t.Errorf("got %+v, want UNAVAILABLE, and why", r)
 	}
 	await.Until(t, "the connection is closed", func() bool { return s.front.Conns() == 0 })
+}
+
+// A client that has vanished does not hold a connection for ever.
+func TestDuplex_AnIdleOneEnds(t *testing.T) {
+	e := &echo{times: 1}
+	s := start(t, nil, func(cfg *http2.Config, limits *loop.Limits) {
+		limits.IdleTimeout = time.Millisecond
+		cfg.Duplex = func(_ string, _ *access.Session, to grpc.Sender) grpc.Duplex { e.to = to; return e }
+	})
+	c := s.dial(t)
+	c.begin(1, "/echo", "application/grpc")
+	got, bye, err := c.read(1)
+	if err != nil || bye == nil || got[1].trailers["grpc-status"] != "14" {
+		t.Errorf("got %+v, GOAWAY %v, %v", got[1], bye, err)
+	}
+}
+
+func TestDuplex_ABusyOneKeepsTheConnection(t *testing.T) {
+	e := &echo{times: 1, held: true}
+	s := start(t, nil, func(cfg *http2.Config, limits *loop.Limits) {
+		limits.IdleTimeout = time.Millisecond
+		cfg.Duplex = func(_ string, _ *access.Session, to grpc.Sender) grpc.Duplex { e.to = to; return e }
+	})
+	c, other := s.dial(t), s.dial(t)
+	c.begin(1, "/echo", "application/grpc")
+	c.data(1, true, framed("a"))
+	other.wantGone(xhttp2.ErrCodeNo) // a sweep has looked at all
+	s.host.Call(func() { e.held = false; e.to.Resume() })
+	if got, bye, err := c.read(1); err != nil || bye != nil || got[1].body != framed("a") {
+		t.Errorf("got %+v, GOAWAY %v, %v", got[1], bye, err)
+	}
 }

@@ -170,7 +170,6 @@ func (f *Front) Stop() {
 	f.stopped = true
 	for _, c := range f.conns {
 		c.finish(codeNone, ErrStopped)
-		c.stopDuplexes()
 	}
 }
 

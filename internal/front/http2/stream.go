@@ -58,6 +58,9 @@ func (c *conn) add(s *stream) {
 // remove forgets a stream. What its handler has not read does not count any more.
 func (c *conn) remove(s *stream) {
 	s.end()
+	if s.duplex != nil {
+		c.duplexes--
+	}
 	delete(c.streams, s.id)
 	if len(c.streams) == 0 {
 		c.streams = nil // an idle connection does not keep it

@@ -175,6 +175,9 @@ func notLeader(err error) error {
 	return err
 }
 
+// IsBusy implements [grpc.Duplex].
+func (t *tso) IsBusy() bool { return t.flying }
+
 // Stop implements [grpc.Duplex].
 func (t *tso) Stop() {
 	if t.end == nil {
