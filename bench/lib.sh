@@ -110,7 +110,7 @@ certificate() {
 }
 
 # start_nginx LISTEN...: starts nginx with one worker, which serves $dir; index.html has 16
-# bytes. Each argument is that of a listen directive. Sets nginx and worker, the PIDs of the
+# bytes, and so has /answer, which is no file. Each argument is that of a listen directive. Sets nginx and worker, the PIDs of the
 # master process and of the worker.
 start_nginx() {
   local listen lines=
@@ -122,7 +122,7 @@ worker_processes 1; daemon off; pid $dir/nginx.pid; error_log $dir/nginx.log;
 events { worker_connections 20000; }
 http { access_log off; keepalive_requests 100000000; open_file_cache max=10; sendfile on; tcp_nodelay on;
   client_body_temp_path $dir/1; proxy_temp_path $dir/2; fastcgi_temp_path $dir/3; uwsgi_temp_path $dir/4; scgi_temp_path $dir/5;
-  server { root $dir; $lines } }
+  server { root $dir; $lines location = /answer { return 200 xxxxxxxxxxxxxxxx; } } }
 CONF
   nice -n "$nice" nginx -c "$dir/nginx.conf" & nginx=$!
   pids+=("$nginx")

@@ -98,9 +98,10 @@ h2_case() {
   unset LIVE
   certificate
   start_nginx "127.0.0.1:17082 http2" "127.0.0.1:17444 ssl http2"
-  header "HTTP/2 without TLS, h2load; nginx: a static file of 16 bytes, 1 worker"
-  h2_rows 8x32 "http://$leader/timestamp" http://127.0.0.1:17082/index.html -c8 -m32
-  h2_rows 64x1 "http://$leader/timestamp" http://127.0.0.1:17082/index.html -c64 -m1
+  # Of a file, nginx sends head and body apart, and waits for the client between them.
+  header "HTTP/2 without TLS, h2load; nginx: 16 bytes that are no file, 1 worker"
+  h2_rows 8x32 "http://$leader/timestamp" http://127.0.0.1:17082/answer -c8 -m32
+  h2_rows 64x1 "http://$leader/timestamp" http://127.0.0.1:17082/answer -c64 -m1
   header "one request at a time: HTTP/2 beside HTTP/1.1 of the nodes, h2load -c1 -m1"
   forget
   for _ in $(seq "$rounds"); do
@@ -109,7 +110,7 @@ h2_case() {
   done
   for s in http1 http2; do row "$s" 1x1 http1; done
   header "HTTP/2 within TLS"
-  h2_rows 8x32 "https://$leader/timestamp" https://127.0.0.1:17444/index.html -c8 -m32
+  h2_rows 8x32 "https://$leader/timestamp" https://127.0.0.1:17444/answer -c8 -m32
   header "HTTP/2 within TLS, a live document of 4 KiB; nginx: a static file"
   forget
   for _ in $(seq "$rounds"); do
