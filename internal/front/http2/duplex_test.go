@@ -29,26 +29,22 @@ type echo struct {
 }
 
 func (e *echo) Take(b []byte, last bool) (used int, end error) {
-	for !e.held {
-		message, rest, err := grpc.ParseFrame(b[used:])
-		if err != nil {
-			return used, err
-		}
-		if message == nil {
-			break
-		}
-		used = len(b) - len(rest)
-		e.to.Send(bytes.Repeat([]byte(framed(string(message))), e.times))
-		return used, nil
+	if e.held {
+		return 0, nil
 	}
+	message, rest, err := grpc.ParseFrame(b)
 	switch {
-	case e.held:
+	case err != nil:
+		return 0, err
+	case message != nil:
+		e.to.Send(bytes.Repeat([]byte(framed(string(message))), e.times))
+		return len(b) - len(rest), nil
 	case e.stopped:
-		return used, errNotLeader
+		return 0, errNotLeader
 	case last:
-		return used, io.EOF
+		return 0, io.EOF
 	}
-	return used, nil
+	return 0, nil
 }
 
 func (e *echo) IsBusy() bool { return e.held }
