@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
@@ -52,9 +50,7 @@ func pdCall(t *testing.T, addr, method string, cfg *tls.Config, request []byte) 
 
 // tsoRequest asks n for a timestamp.
 func tsoRequest(n *testnode.Node) []byte {
-	header := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), n.Member.Node.Status().ClusterID)
-	b := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), header)
-	return protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.VarintType), 1)
+	return grpc.AppendVarint(grpc.AppendText(nil, 1, grpc.AppendVarint(nil, 1, n.Member.Node.Status().ClusterID)), 2, 1)
 }
 
 func withPD(more func(*config.Settings)) func(*config.Settings) {
