@@ -398,6 +398,7 @@ func TestConnection_AnswersToNothingAreNotKept(t *testing.T) {
 	c := f.dial(client.Options{})
 	wantTimestamp(t, c)
 	n := f.nodes[0]
+	await.Until(t, "all connections are open", func() bool { return n.count("PING") >= client.ConnsDefault })
 	before := n.count("PING")
 	n.mu.Lock()
 	for conn := range n.conns {

@@ -41,7 +41,7 @@ func TestAccess_EveryCommandReachesANodeThatDemandsACertificate(t *testing.T) {
 	cert, key := a.Issue("operator")
 	mine := []string{"--ca", a.File, "--cert", cert, "--key", key}
 	load := func(target, protocol string) []string {
-		return []string{"bench", "--target", target, "--protocol", protocol, "--requests", "20", "--connections", "2", "--violations", filepath.Join(t.TempDir(), "v")}
+		return []string{"bench", "--target", target, "--protocol", protocol, "--requests", "20", "--connections", "2", "--timeout", "1m", "--violations", filepath.Join(t.TempDir(), "v")}
 	}
 	for _, args := range [][]string{
 		{"member", "list", "--endpoint", addr},
@@ -305,7 +305,7 @@ func TestAccess_EveryCommandReachesANodeThatDemandsASecret(t *testing.T) {
 	addr := runGuardedMember(t, a)
 	right, wrong := rig.SecretFile(t, rig.Secret), rig.SecretFile(t, "blab-blab")
 	load := func(protocol string) []string {
-		return []string{"bench", "--target", "https://" + addr, "--protocol", protocol, "--requests", "20", "--connections", "2", "--violations", filepath.Join(t.TempDir(), "v")}
+		return []string{"bench", "--target", "https://" + addr, "--protocol", protocol, "--requests", "20", "--connections", "2", "--timeout", "1m", "--violations", filepath.Join(t.TempDir(), "v")}
 	}
 	for _, args := range [][]string{
 		{"member", "list", "--endpoint", addr},
