@@ -49,5 +49,8 @@ func TestTimeout_BoundsTheWholeCommand(t *testing.T) {
 	}
 	// A leader that is elected too late.
 	none := serveScript(t, members(one), fault(isotone.CodeNoLeader, "no leader is known", ""))
-	wantRun(t, 1, "", "no_leader: no leader is known", "member", "add", "4", "d:1", "--voter", "--timeout", "1s", "--endpoint", none.addr())
+	code, out, err := command("member", "add", "4", "d:1", "--voter", "--timeout", "1s", "--endpoint", none.addr())
+	if code != 1 || !strings.Contains(err, "no_leader: no leader is known") && !strings.Contains(err, "no answer within 1s") { // one of many requests was under way at the end
+		t.Errorf("exit code %d, %s%s", code, out, err)
+	}
 }

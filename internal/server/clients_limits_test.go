@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go/http3"
+	"golang.org/x/net/http2"
 
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/auth/access"
@@ -292,10 +293,15 @@ func TestClients_WithoutTLSAreToldThatItIsRequired(t *testing.T) {
 			t.Errorf("%.10s: then %v", request, err)
 		}
 	}
-	multiplexed := &http.Transport{Protocols: new(http.Protocols)}
-	multiplexed.Protocols.SetUnencryptedHTTP2(true)
-	if r, err := (&http.Client{Transport: multiplexed}).Get("http://" + n.Client + "/timestamp"); err == nil || !strings.Contains(err.Error(), "INADEQUATE_SECURITY") {
-		t.Errorf("HTTP/2: %v, %v", r, err)
+	multiplexed := rig.Dial(t, n.Client, nil)
+	_, _ = io.WriteString(multiplexed, http2.ClientPreface)
+	framer := http2.NewFramer(io.Discard, multiplexed)
+	if f, err := framer.ReadFrame(); err != nil || f.Header().Type != http2.FrameSettings {
+		t.Errorf("HTTP/2: %v, %v", f, err)
+	}
+	f, err := framer.ReadFrame()
+	if g, ok := f.(*http2.GoAwayFrame); err != nil || !ok || g.ErrCode != http2.ErrCodeInadequateSecurity || !strings.Contains(string(g.DebugData()), "requires TLS") {
+		t.Errorf("HTTP/2: %v, %v", f, err)
 	}
 	redis := rig.DialRedis(t, n.Client, nil)
 	redis.Does("TS", "-ERR this port requires TLS")
