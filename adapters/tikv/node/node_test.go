@@ -38,9 +38,6 @@ type nodes struct {
 // start builds the command of this repository, and starts a cluster; 0 stands for three nodes.
 func start(t *testing.T, count int, env map[string]string) *nodes {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds and starts nodes")
-	}
 	binary, err := cluster.Build(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -267,13 +267,14 @@ func TestWindow_OneThatNeverComesEndsTheStream(t *testing.T) {
 func TestWindow_ADeadlineThatPassesAsTheHandlerEnds(t *testing.T) {
 	t.Parallel()
 	begun, busy, end := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	s := start(t, func(w http.ResponseWriter, _ *http.Request) {
+	var s *site
+	s = start(t, func(w http.ResponseWriter, _ *http.Request) {
 		close(begun)
 		<-busy
 		_, _ = io.WriteString(w, "0123456789abcdef")
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now())
-		time.Sleep(50 * time.Millisecond) // nothing tells that the deadline has passed while the loop is busy
-		go func() { time.Sleep(50 * time.Millisecond); close(end) }()
+		await.Until(t, "the deadline has passed", func() bool { return s.host.Posted() > 0 }) // the loop is busy
+		go func() { s.front.Wait(); close(end) }()
 	})
 	c := s.dial(t)
 	_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
