@@ -46,7 +46,7 @@ type conn struct {
 	received   int64  // what may still be received on the connection
 	streams    map[uint32]*stream
 	duplexes   int          // of streams, those with a duplex
-	both       int          // of streams, those that wait in hot as well
+	waiting    int          // of streams, those that wait for an answer of hot, which counts them, too
 	running    atomic.Int32 // exchanges whose goroutine has not ended
 	tls        *tls.ConnectionState
 	remoteAddr string
@@ -258,7 +258,7 @@ func (c *conn) busy() bool {
 	return false
 }
 
-// Idle says good-bye.
+// Idle ends the connection with GOAWAY.
 func (c *conn) Idle(_ *loop.Conn, err error) { c.finish(codeNone, err) }
 
 // Drained goes on with what waits until the client has read.

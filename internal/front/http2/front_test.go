@@ -345,8 +345,8 @@ func TestStop_AnswersWhatRuns(t *testing.T) {
 	<-stopped
 }
 
-// TestIdle_SaysGoodBye: a client knows that its next request was not read.
-func TestIdle_SaysGoodBye(t *testing.T) {
+// TestIdle_EndsWithGoAway: a client knows that its next request was not read.
+func TestIdle_EndsWithGoAway(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil, func(_ *http2.Config, l *loop.Limits) { l.IdleTimeout = time.Millisecond })
 	c := s.dial(t)

@@ -107,7 +107,7 @@ func (c *conn) room() int { return int(max(0, min(c.window, c.firstSend))) }
 // isFull reports whether no further stream may begin.
 func (c *conn) isFull() bool {
 	most := c.front.cfg.Limits.StreamsMax
-	return len(c.streams)+c.hot.Waiting()-c.both >= most || int(c.running.Load()) >= most
+	return len(c.streams)+c.hot.Waiting()-c.waiting >= most || int(c.running.Load()) >= most
 }
 
 // begin begins the request that was decoded from block.

@@ -76,13 +76,13 @@ func (c *conn) remove(s *stream) {
 // wait notes that s waits for an answer of the loop, so that it does not count twice.
 func (c *conn) wait(s *stream) {
 	s.waits = true
-	c.both++
+	c.waiting++
 }
 
 func (c *conn) waitNoMore(s *stream) {
 	if s.waits {
 		s.waits = false
-		c.both--
+		c.waiting--
 	}
 }
 

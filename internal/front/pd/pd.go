@@ -12,10 +12,8 @@
 package pd
 
 import (
-	"crypto/x509"
 	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"time"
 
@@ -23,6 +21,7 @@ import (
 	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/grpc"
+	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
 // Protocol is the name for observers.
@@ -77,7 +76,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(began.Add(readTimeout))
 	_, err := grpc.ReadOnly(r.Body)
 	if err == nil {
-		err = s.cfg.Access.Request(addrOf(r), chainsOf(r), r.TLS != nil).Require(access.Timestamps)
+		err = s.cfg.Access.Request(httpapi.AddrOf(r), httpapi.ChainsOf(r), r.TLS != nil).Require(access.Timestamps)
 	}
 	if err != nil {
 		s.observe(err, 1, began)
@@ -89,23 +88,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	grpc.Answer(w, message)
 }
 
-func addrOf(r *http.Request) netip.Addr {
-	at, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return at.Addr()
-}
-
-func chainsOf(r *http.Request) [][]*x509.Certificate {
-	if r.TLS == nil {
-		return nil
-	}
-	return r.TLS.VerifiedChains
-}
-
 func (s *Server) observe(err error, requests int, began time.Time) {
 	if s.cfg.Observe == nil {
 		return
 	}
-	code := "ok"
+	code := httpapi.CodeOK
 	if err != nil {
 		code = string(front.ErrorOf(err).Code)
 	}

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"crypto/x509"
 	"mime"
 	"net"
 	"net/http"
@@ -64,7 +63,9 @@ func RefuseState(w http.ResponseWriter, r *http.Request) (refused bool) {
 }
 
 // IsFromThisMachine reports whether r comes from a program on this machine that is neither a proxy nor a browser, as far as r shows.
-func IsFromThisMachine(r *http.Request) bool { return addrOf(r).Unmap().IsLoopback() && isDirect(r) }
+func IsFromThisMachine(r *http.Request) bool {
+	return httpapi.AddrOf(r).Unmap().IsLoopback() && isDirect(r)
+}
 
 // operatorKey is the key of the name of an operator in the context of a request.
 type operatorKey struct{}
@@ -82,7 +83,7 @@ func Authorize(c *access.Control, r *http.Request) (*access.Session, error) {
 	if who, ok := r.Context().Value(operatorKey{}).(string); ok {
 		return c.Operator(who), nil
 	}
-	s := c.Request(addrOf(r), chainsOf(r), r.TLS != nil)
+	s := c.Request(httpapi.AddrOf(r), httpapi.ChainsOf(r), r.TLS != nil)
 	if !isDirect(r) {
 		s.Elsewhere()
 	}
@@ -103,22 +104,6 @@ func Authorize(c *access.Control, r *http.Request) (*access.Session, error) {
 		return s, s.RequireAny()
 	}
 	return s, nil
-}
-
-func addrOf(r *http.Request) netip.Addr {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return at.Addr()
-}
-
-// chainsOf returns the chains with which the handshake has verified the client's certificate, nil if it has none.
-func chainsOf(r *http.Request) [][]*x509.Certificate {
-	if r.TLS == nil {
-		return nil
-	}
-	return r.TLS.VerifiedChains
 }
 
 // sessionKey is the key of a request's session in its context.
@@ -165,7 +150,7 @@ func (h *handler) takenBack(w http.ResponseWriter, r *http.Request) bool {
 	if h.access == nil || !isReset(r) {
 		return false
 	}
-	refuse(w, r, h.access.Request(addrOf(r), nil, false), errTakenBack)
+	refuse(w, r, h.access.Request(httpapi.AddrOf(r), nil, false), errTakenBack)
 	return true
 }
 

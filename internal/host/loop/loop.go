@@ -66,7 +66,7 @@ type Drainer interface {
 	Drained(c *Conn)
 }
 
-// IdleHandler is a [Handler] that says good-bye before its connection ends for [ErrIdleTimeout].
+// IdleHandler is a [Handler] that ends its connection by itself for [ErrIdleTimeout], with a last message.
 type IdleHandler interface {
 	// Idle calls [Conn.Close], with err.
 	Idle(c *Conn, err error)
