@@ -110,12 +110,11 @@ func (c *conn) addMessage(s *stream, b []byte) bool {
 // serveCall gives a call to the handler. It reports false if the stream has ended.
 func (c *conn) serveCall(s *stream) bool {
 	made := s.call
-	c.front.request = made.request
 	if !c.mayServe(s.id) {
 		c.remove(s)
 		return false
 	}
-	x, err := newExchange(c, s, &c.front.request)
+	x, err := newExchange(c, s, &made.request)
 	if err != nil {
 		c.cancel(s, codeProtocol)
 		return false

@@ -170,6 +170,24 @@ func TestCall_AMessageThatDoesNotComeEndsTheStream(t *testing.T) {
 	}
 }
 
+// TestCall_OneForTheHandlerHasItsOwnFields, however often its block is repeated, and not those of a request that came in between.
+func TestCall_OneForTheHandlerHasItsOwnFields(t *testing.T) {
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprint(w, len(r.Header), r.Header["User-Agent"], r.Header["Authorization"])
+	})
+	c, other := s.dial(t), s.dial(t)
+	for id := uint32(1); id < 10; id += 2 {
+		c.call(id, grpc.PathTimestampsGet, "no frame", 1)
+		if got, _, err := c.read(id); err != nil || got[id].body != "3 [test] []" {
+			t.Errorf("stream %d: %+v, %v", id, got[id], err)
+		}
+		other.ask(id, "/cold", "authorization", "Bearer a~b", "x-other", "1")
+		if got, _, err := other.read(id); err != nil || got[id].body != "2 [] [Bearer a~b]" {
+			t.Errorf("stream %d of the other: %+v, %v", id, got[id], err)
+		}
+	}
+}
+
 // TestCall_ManyMessagesNeedNoMoreThanOneWindow: what was read of the calls is given back.
 func TestCall_ManyMessagesNeedNoMoreThanOneWindow(t *testing.T) {
 	s := start(t, nil)
