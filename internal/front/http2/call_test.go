@@ -188,6 +188,19 @@ func TestCall_OneForTheHandlerHasItsOwnFields(t *testing.T) {
 	}
 }
 
+// TestCall_DATAAfterTheEndIsAnErrorOfTheStream only, whose answer is given at that moment.
+func TestCall_DATAAfterTheEndIsAnErrorOfTheStream(t *testing.T) {
+	c := start(t, nil).dial(t)
+	c.together(func() {
+		c.call(1, grpc.PathTimestampsGet, framed(""), 1)
+		c.data(1, true, framed(""))
+		c.ask(3, "/timestamp")
+	})
+	if got, _, err := c.read(3); err != nil || got[3].status != "200" {
+		t.Errorf("%+v, %v", got[3], err)
+	}
+}
+
 // TestCall_ManyMessagesNeedNoMoreThanOneWindow: what was read of the calls is given back.
 func TestCall_ManyMessagesNeedNoMoreThanOneWindow(t *testing.T) {
 	s := start(t, nil)
