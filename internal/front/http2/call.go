@@ -111,7 +111,7 @@ func (c *conn) addMessage(s *stream, b []byte) bool {
 func (c *conn) serveCall(s *stream) bool {
 	made := s.call
 	if !c.mayServe(s.id) {
-		c.remove(s)
+		c.cancel(s, codeRefused)
 		return false
 	}
 	x, err := newExchange(c, s, &made.request)
