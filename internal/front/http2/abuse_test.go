@@ -379,7 +379,7 @@ func TestAccess_EachStreamSpeaksForItself(t *testing.T) {
 func TestAccess_ARequestCountsOnce(t *testing.T) {
 	users := rig.NewUserList(t, `{"users": {"few": {"roles": ["ids", "live"], "secrets": ["HASH"], "limits": {"requests": 1}}}}`)
 	few, _ := access.ParseAuthorization("Bearer few~" + rig.Secret)
-	for _, path := range []string{"/api/snowflake", "/live/unknown"} {
+	for _, path := range []string{"/api/snowflake", "/live/unknown", grpc.PathIDsGet} {
 		control, err := access.Open(access.Config{File: users.File, Now: func() time.Duration { return 0 }})
 		if err != nil {
 			t.Fatal(err)
@@ -395,8 +395,13 @@ func TestAccess_ARequestCountsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := s.dial(t)
-		_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
-		c.ask(1, path, "authorization", "Bearer few~"+rig.Secret)
+		if path == grpc.PathIDsGet {
+			s.set(func() { s.err = errNotLeader }) // there are no IDs
+			c.call(1, path, framed(""), 1, "authorization", "Bearer few~"+rig.Secret)
+		} else {
+			_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
+			c.ask(1, path, "authorization", "Bearer few~"+rig.Secret)
+		}
 		if got, _, err := c.read(1); err != nil || got[1].status != "200" {
 			t.Errorf("%s: %+v, %v", path, got[1], err)
 		}
