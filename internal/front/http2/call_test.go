@@ -188,6 +188,24 @@ func TestCall_OneForTheHandlerHasItsOwnFields(t *testing.T) {
 	}
 }
 
+// TestCall_ARequestBesideItIsHotTheNextTime, too: the answer to the call, which comes while the request is read, leaves it alone.
+func TestCall_ARequestBesideItIsHotTheNextTime(t *testing.T) {
+	s := start(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s is not hot", r.RequestURI) })
+	c := s.dial(t)
+	id := uint32(1)
+	for range 3 { // from the second time on, the blocks are the same
+		c.together(func() {
+			c.call(id, grpc.PathTimestampsGet, framed("\x18\x01"), 1) // not of the batch of the other
+			c.ask(id+2, "/timestamp")
+			c.ask(id+4, "/timestamp")
+		})
+		if got, _, err := c.read(id, id+2, id+4); err != nil || got[id].trailers["grpc-status"] != "0" || got[id+2].status != "200" || got[id+4].status != "200" {
+			t.Errorf("%+v, %+v, %+v, %v", got[id], got[id+2], got[id+4], err)
+		}
+		id += 6
+	}
+}
+
 // TestCall_DATAAfterTheEndIsAnErrorOfTheStream only, whose answer is given at that moment.
 func TestCall_DATAAfterTheEndIsAnErrorOfTheStream(t *testing.T) {
 	c := start(t, nil).dial(t)
