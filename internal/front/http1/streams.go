@@ -109,6 +109,7 @@ func (s *Streams) MakeIDs(credentials string, n uint64) ([]snowflake.ID, bool) {
 	}
 	ids := s.front.ids[:n]
 	if s.front.cfg.IDs.Fill(ids) != nil {
+		s.session.Unspend(1, n)
 		return nil, false
 	}
 	s.session.Used(1, n)

@@ -16,6 +16,7 @@ import (
 	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/http2"
 	"github.com/isotone/isotone/internal/host/loop"
 )
@@ -286,6 +287,32 @@ func TestRefusing_AnswersWhatWaits(t *testing.T) {
 	}
 }
 
+// TestRefusing_ACallThatIsNotTheNewestStream: later ones are still answered, and the client is not told to repeat them.
+func TestRefusing_ACallThatIsNotTheNewestStream(t *testing.T) {
+	s := start(t, nil, func(c *http2.Config, _ *loop.Limits) { c.Refusing = func(netip.Addr) error { return context.Canceled } })
+	s.set(func() { s.held = true })
+	c := s.dial(t)
+	c.begin(1, grpc.PathTimestampsGet, grpc.ContentType)
+	c.call(3, grpc.PathTimestampsGet, framed(""), 1)
+	c.data(1, true, "no frame")
+	_ = c.WriteWindowUpdate(3, 1)
+	for refused := false; !refused; {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g, ok := f.(*xhttp2.GoAwayFrame); ok && (g.ErrCode != xhttp2.ErrCodeEnhanceYourCalm || g.LastStreamID < 3) {
+			t.Fatal(g)
+		}
+		r, ok := f.(*xhttp2.RSTStreamFrame)
+		refused = ok && r.StreamID == 1 && r.ErrCode == xhttp2.ErrCodeRefusedStream
+	}
+	s.release()
+	if got, _, err := c.read(3); err != nil || got[3].trailers["grpc-status"] != "0" {
+		t.Errorf("%+v, %v", got[3], err)
+	}
+}
+
 // TestAccess_EachStreamSpeaksForItself: streams of several users, and of nobody, on one connection.
 func TestAccess_EachStreamSpeaksForItself(t *testing.T) {
 	none := access.Roles(0)
@@ -352,7 +379,7 @@ func TestAccess_EachStreamSpeaksForItself(t *testing.T) {
 func TestAccess_ARequestCountsOnce(t *testing.T) {
 	users := rig.NewUserList(t, `{"users": {"few": {"roles": ["ids", "live"], "secrets": ["HASH"], "limits": {"requests": 1}}}}`)
 	few, _ := access.ParseAuthorization("Bearer few~" + rig.Secret)
-	for _, path := range []string{"/api/snowflake", "/live/unknown"} {
+	for _, path := range []string{"/api/snowflake", "/live/unknown", grpc.PathIDsGet} {
 		control, err := access.Open(access.Config{File: users.File, Now: func() time.Duration { return 0 }})
 		if err != nil {
 			t.Fatal(err)
@@ -368,8 +395,13 @@ func TestAccess_ARequestCountsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := s.dial(t)
-		_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
-		c.ask(1, path, "authorization", "Bearer few~"+rig.Secret)
+		if path == grpc.PathIDsGet {
+			s.set(func() { s.err = errNotLeader }) // there are no IDs
+			c.call(1, path, framed(""), 1, "authorization", "Bearer few~"+rig.Secret)
+		} else {
+			_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
+			c.ask(1, path, "authorization", "Bearer few~"+rig.Secret)
+		}
 		if got, _, err := c.read(1); err != nil || got[1].status != "200" {
 			t.Errorf("%s: %+v, %v", path, got[1], err)
 		}

@@ -110,12 +110,11 @@ func (c *conn) addMessage(s *stream, b []byte) bool {
 // serveCall gives a call to the handler. It reports false if the stream has ended.
 func (c *conn) serveCall(s *stream) bool {
 	made := s.call
-	c.front.request = made.request
 	if !c.mayServe(s.id) {
-		c.remove(s)
+		c.cancel(s, codeRefused)
 		return false
 	}
-	x, err := newExchange(c, s, &c.front.request)
+	x, err := newExchange(c, s, &made.request)
 	if err != nil {
 		c.cancel(s, codeProtocol)
 		return false
@@ -169,7 +168,7 @@ func (c *conn) answerIDs(s *stream, made *call, message []byte) bool {
 	if !ok {
 		return false
 	}
-	c.sendMessage(s, grpc.EndFrame(grpc.AppendIDs(grpc.BeginFrame(c.front.text[:0]), ids), 0))
+	c.sendMessage(s, grpc.EndFrame(grpc.AppendIDs(grpc.BeginFrame(c.front.message[:0]), ids), 0))
 	return true
 }
 
@@ -182,7 +181,7 @@ func (c *conn) DeliverRange(id uint32, issued isotone.Range, u64 bool, err error
 	if err != nil {
 		c.sendStatus(s, err)
 	} else {
-		c.sendMessage(s, grpc.EndFrame(grpc.AppendRange(grpc.BeginFrame(c.front.text[:0]), issued, u64), 0))
+		c.sendMessage(s, grpc.EndFrame(grpc.AppendRange(grpc.BeginFrame(c.front.message[:0]), issued, u64), 0))
 	}
 	c.keep()
 }
@@ -193,7 +192,7 @@ const callHead = "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Type: " 
 // sendMessage answers a call with a message.
 func (c *conn) sendMessage(s *stream, framed []byte) {
 	f := c.front
-	f.text = framed[:0]
+	f.message = framed[:0]
 	f.head = append(append(f.head[:0], callHead...), c.hot.Fields()...)
 	c.conn.SetBuffered(c.appendHeaders(c.conn.Buffered(), flagEndHeaders, s.id, c.encoder.block(f.heads.of(f.head), &f.encoded)))
 	c.waitNoMore(s)

@@ -170,6 +170,55 @@ func TestCall_AMessageThatDoesNotComeEndsTheStream(t *testing.T) {
 	}
 }
 
+// TestCall_OneForTheHandlerHasItsOwnFields, however often its block is repeated, and not those of a request that came in between.
+func TestCall_OneForTheHandlerHasItsOwnFields(t *testing.T) {
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprint(w, len(r.Header), r.Header["User-Agent"], r.Header["Authorization"])
+	})
+	c, other := s.dial(t), s.dial(t)
+	for id := uint32(1); id < 10; id += 2 {
+		c.call(id, grpc.PathTimestampsGet, "no frame", 1)
+		if got, _, err := c.read(id); err != nil || got[id].body != "3 [test] []" {
+			t.Errorf("stream %d: %+v, %v", id, got[id], err)
+		}
+		other.ask(id, "/cold", "authorization", "Bearer a~b", "x-other", "1")
+		if got, _, err := other.read(id); err != nil || got[id].body != "2 [] [Bearer a~b]" {
+			t.Errorf("stream %d of the other: %+v, %v", id, got[id], err)
+		}
+	}
+}
+
+// TestCall_ARequestBesideItIsHotTheNextTime, too: the answer to the call, which comes while the request is read, leaves it alone.
+func TestCall_ARequestBesideItIsHotTheNextTime(t *testing.T) {
+	s := start(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s is not hot", r.RequestURI) })
+	c := s.dial(t)
+	id := uint32(1)
+	for range 3 { // from the second time on, the blocks are the same
+		c.together(func() {
+			c.call(id, grpc.PathTimestampsGet, framed("\x18\x01"), 1) // not of the batch of the other
+			c.ask(id+2, "/timestamp")
+			c.ask(id+4, "/timestamp")
+		})
+		if got, _, err := c.read(id, id+2, id+4); err != nil || got[id].trailers["grpc-status"] != "0" || got[id+2].status != "200" || got[id+4].status != "200" {
+			t.Errorf("%+v, %+v, %+v, %v", got[id], got[id+2], got[id+4], err)
+		}
+		id += 6
+	}
+}
+
+// TestCall_DATAAfterTheEndIsAnErrorOfTheStream only, whose answer is given at that moment.
+func TestCall_DATAAfterTheEndIsAnErrorOfTheStream(t *testing.T) {
+	c := start(t, nil).dial(t)
+	c.together(func() {
+		c.call(1, grpc.PathTimestampsGet, framed(""), 1)
+		c.data(1, true, framed(""))
+		c.ask(3, "/timestamp")
+	})
+	if got, _, err := c.read(3); err != nil || got[3].status != "200" {
+		t.Errorf("%+v, %v", got[3], err)
+	}
+}
+
 // TestCall_ManyMessagesNeedNoMoreThanOneWindow: what was read of the calls is given back.
 func TestCall_ManyMessagesNeedNoMoreThanOneWindow(t *testing.T) {
 	s := start(t, nil)

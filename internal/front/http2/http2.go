@@ -118,7 +118,8 @@ type Front struct {
 	heads   heads
 	encoded bytes.Buffer // scratch: a block of fields
 	request request      // scratch: the one that is being read
-	text    []byte       // scratch: the same, spelled as in HTTP/1.1; the message of an answer
+	text    []byte       // scratch: the same, spelled as in HTTP/1.1
+	message []byte       // scratch: that of an answer, which may be given while text is read
 	head    []byte       // scratch: the head of an answer, spelled as in HTTP/1.1
 	begun   []*stream    // with calls that were begun in this turn
 	spare   []*stream    // for calls to come

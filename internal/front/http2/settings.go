@@ -116,6 +116,10 @@ func (c *conn) windowOf(id uint32, n int64) {
 
 // cancelWaiting is cancel for a stream that may wait for its answer.
 func (c *conn) cancelWaiting(s *stream, why code) {
-	c.hot.Forget(s.id)
-	c.cancel(s, why)
+	id := s.id
+	c.hot.Forget(id)
+	c.resetStream(id, why)
+	if c.streams[id] == s { // else it was answered meanwhile
+		c.remove(s)
+	}
 }

@@ -109,9 +109,12 @@ func (c *conn) serve(id uint32, ends bool) {
 // mayServe reports whether the connection may have exchanges. If not, it ends.
 func (c *conn) mayServe(id uint32) bool {
 	if refusing := c.front.cfg.Refusing; refusing != nil && !c.exchanged && refusing(c.conn.Remote().Addr()) != nil {
-		c.last = id - 1 // nothing is done for this one
+		newest := c.last
+		if id == newest {
+			c.last-- // nothing is done for this one
+		}
 		c.finish(codeCalm, errRefusing)
-		c.last = id // its body may be on the way
+		c.last = newest // its body may be on the way
 		return false
 	}
 	c.exchanged = true
