@@ -121,7 +121,7 @@ func TestQuota_WhatIsForwardedCountsOnce(t *testing.T) {
 		!strings.Contains(body, "\n"+`isotone_user_refusals_total{reason="role",user="u"} 1`) {
 		t.Errorf("metrics: %s", body)
 	}
-	flags := []string{"status", "--users", "--user", "ops", "--password-file", rig.SecretFile(t, rig.Secret), all[0].s.AdvertiseAddr}
+	flags := []string{"status", "--users", "--user", "ops", "--timeout", "1m", "--password-file", rig.SecretFile(t, rig.Secret), all[0].s.AdvertiseAddr}
 	code, out, err := command(append(flags, "--json")...)
 	var report struct {
 		Users  []survey.Use

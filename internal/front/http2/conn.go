@@ -32,6 +32,7 @@ type conn struct {
 	told      bool // the client is to go elsewhere
 	ending    error
 	noisy     time.Duration // until when noise is paid for
+	earned    int           // frames that are paid for by what was sent
 
 	decoder *hpack.Decoder
 	open    openBlock
@@ -163,6 +164,10 @@ func (c *conn) take(f *frame) {
 
 // noise pays for a frame that asks for nothing, and reports whether the client may go on.
 func (c *conn) noise() bool {
+	if c.earned > 0 {
+		c.earned--
+		return true
+	}
 	now := c.conn.Now()
 	if c.noisy = max(c.noisy, now) + noiseEvery; c.noisy-now <= noiseBurst*noiseEvery {
 		return true
@@ -175,7 +180,7 @@ func (c *conn) noise() bool {
 const windowStep = 4 << 10
 
 // earn pays for the frames that belong to an answer: windows, and a stream that is reset after it.
-func (c *conn) earn() { c.noisy -= 4 * noiseEvery }
+func (c *conn) earn() { c.earned = min(c.earned+earnedEach, earnedMax) }
 
 func (c *conn) ping(f *frame) {
 	switch {

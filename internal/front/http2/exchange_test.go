@@ -275,6 +275,36 @@ func TestExchange_AClientThatReadsInSmallPieces(t *testing.T) {
 	}
 }
 
+// TestExchange_AClientThatReadsLate enlarges the windows when all of a long answer was sent.
+func TestExchange_AClientThatReadsLate(t *testing.T) {
+	const size = 4 << 20
+	s := start(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) })
+	c := s.dial(t)
+	_ = c.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: size})
+	_ = c.WriteWindowUpdate(0, size)
+	c.ask(1, "/large")
+	for got := 0; got < size; {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch f := f.(type) {
+		case *xhttp2.DataFrame:
+			got += len(f.Data())
+		case *xhttp2.HeadersFrame:
+			c.note(&reply{}, f) // its fields enter the table
+		}
+	}
+	for range size >> 12 {
+		_ = c.WriteWindowUpdate(0, 4<<10)
+		_ = c.WriteWindowUpdate(1, 4<<10)
+	}
+	c.ask(3, "/timestamp")
+	if got, bye, err := c.read(3); err != nil || got[3].status != "200" || bye != nil {
+		t.Errorf("%+v, %v, %v", got[3], bye, err)
+	}
+}
+
 // TestExchange_FlushWaits until the client has given a window for all, or until the deadline.
 func TestExchange_FlushWaits(t *testing.T) {
 	flushed := make(chan error, 1)

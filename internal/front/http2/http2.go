@@ -100,6 +100,10 @@ const (
 	// DATA or frames of unknown types: so many at once, and one more each time.
 	noiseBurst = 1024
 	noiseEvery = 5 * time.Millisecond
+	// earnedEach more are paid for with each answer and each windowStep of it, and earnedMax of these are kept: a client may read an
+	// answer of a window of 4 MiB long after it was sent, and enlarge two windows for each 4 KiB.
+	earnedEach = 4
+	earnedMax  = 8192
 	// bodyMax bounds the bytes of a request that its handler has not read: it is the window of a stream until the client knows
 	// bodyWindow, of which there are four in the window of a connection, so that a stalled stream does not stall the others.
 	bodyMax    = windowDefault
