@@ -3,6 +3,7 @@ package web_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/web"
 )
@@ -211,4 +214,39 @@ func TestGRPC_AStreamEndsWithItsClient(t *testing.T) {
 	_ = requests.CloseWithError(io.ErrUnexpectedEOF) // the client resets the stream
 	<-ended
 	_ = a.Body.Close()
+}
+
+// TestGRPC_AStreamGoesOnWhileTheListOfUsersChanges: both of its goroutines look up whom it counts for.
+func TestGRPC_AStreamGoesOnWhileTheListOfUsersChanges(t *testing.T) {
+	users, everybody := rig.NewUserList(t, `{"users": {}}`), access.Timestamps
+	control, err := access.Open(access.Config{File: users.File, Anonymous: &everybody})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, func(c *web.Config) { c.Access = control })
+	body, requests := io.Pipe()
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.h2[0].addr+grpc.PathTimestampsStream, body)
+	r.Header.Set("Content-Type", grpc.ContentType)
+	a, err := s.client(t, "h2c").Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = a.Body.Close() }()
+	const sent = 2000
+	go func() {
+		defer func() { _ = requests.Close() }()
+		for id := range uint64(sent) {
+			if id%50 == 0 {
+				users.Write(fmt.Sprintf(`{"users": {"u%d": {"roles": ["ids"], "secrets": ["HASH"]}}}`, id))
+				control.Check()
+			}
+			if _, err := requests.Write(framed(asked(id, 1))); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	if _, err := io.Copy(io.Discard, a.Body); err != nil || a.Trailer.Get("Grpc-Status") != "0" {
+		t.Errorf("%v, %v", a.Trailer, err)
+	}
 }
