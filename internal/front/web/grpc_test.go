@@ -216,6 +216,41 @@ func TestGRPC_AStreamEndsWithItsClient(t *testing.T) {
 	_ = a.Body.Close()
 }
 
+// TestGRPC_AnIdleStreamEnds when the server stops, and with its deadline.
+func TestGRPC_AnIdleStreamEnds(t *testing.T) {
+	s := start(t)
+	begin := func(path string, first []byte, timeout string) *http.Response {
+		body, requests := io.Pipe()
+		t.Cleanup(func() { _ = requests.Close() })
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.h2[0].addr+path, body)
+		r.Header.Set("Content-Type", grpc.ContentType)
+		r.Header.Set("Grpc-Timeout", timeout)
+		go func() { _, _ = requests.Write(framed(first)) }()
+		a, err := s.client(t, "h2c").Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	end := func(a *http.Response, want string) {
+		t.Helper()
+		if _, err := io.Copy(io.Discard, a.Body); err != nil || a.Trailer.Get("Grpc-Status")+a.Header.Get("Grpc-Status") != want {
+			t.Errorf("%s: %v, %v, %v; want %s", a.Request.URL.Path, a.Header, a.Trailer, err, want)
+		}
+		_ = a.Body.Close()
+	}
+	streams := map[string][]byte{grpc.PathTimestampsStream: asked(1, 1), grpc.PathReflection: {0x3a, 0}, grpc.PathReflectionAlpha: {0x3a, 0}}
+	var waiting []*http.Response
+	for path, first := range streams {
+		end(begin(path, first, "20m"), "4")
+		waiting = append(waiting, begin(path, first, "1H"))
+	}
+	s.EndWaits()
+	for _, a := range waiting {
+		end(a, "14")
+	}
+}
+
 // TestGRPC_AStreamGoesOnWhileTheListOfUsersChanges: both of its goroutines look up whom it counts for.
 func TestGRPC_AStreamGoesOnWhileTheListOfUsersChanges(t *testing.T) {
 	users, everybody := rig.NewUserList(t, `{"users": {}}`), access.Timestamps
