@@ -1,6 +1,7 @@
 package grpc
 
 import (
+	"context"
 	_ "embed"
 	"io"
 	"sync"
@@ -13,6 +14,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/isotone/isotone"
 )
 
 // descriptors is a FileDescriptorSet of all services, and of the messages in errors. interop/grpc makes it from proto.
@@ -36,6 +39,8 @@ var files = sync.OnceValue(func() *protoregistry.Files {
 // reflectionIdle bounds the wait for the next request of a stream.
 const reflectionIdle = time.Minute
 
+var errIdle = isotone.Errorf(isotone.CodeDeadlineExceeded, "no request came within %v", reflectionIdle)
+
 // The fields of grpc.reflection.v1.ServerReflectionRequest, and of its answer.
 const (
 	askFile         = 3
@@ -52,9 +57,25 @@ const (
 
 // reflect is ServerReflection.ServerReflectionInfo, of both versions.
 func (c *call) reflect() error {
+	reading, stop := context.WithCancelCause(c.ctx)
+	defer stop(nil)
+	defer c.interrupt(reading)()
+	idle := time.NewTimer(reflectionIdle)
+	defer idle.Stop()
+	go func() {
+		select {
+		case <-idle.C:
+			stop(errIdle)
+		case <-c.server.cfg.Stopping:
+			stop(errLeaving)
+		case <-reading.Done():
+		}
+	}()
 	for {
-		_ = c.control.SetReadDeadline(time.Now().Add(reflectionIdle))
 		request, err := c.in.next()
+		if ended := context.Cause(reading); ended != nil {
+			return endOf(ended)
+		}
 		if err == io.EOF {
 			return c.send(nil)
 		}
@@ -69,6 +90,7 @@ func (c *call) reflect() error {
 		if err := c.send(EndFrame(appendReflection(b, asked, text), 0)); err != nil {
 			return err
 		}
+		idle.Reset(reflectionIdle)
 	}
 }
 

@@ -34,9 +34,11 @@ func (c *call) stream() error {
 		return err
 	}
 	turns, answered := make(chan *turn, turnsMax), make(chan struct{})
+	answering, session := *c, *c.session // which belongs to one goroutine
+	answering.session = &session
 	go func() {
 		defer close(answered)
-		c.answerTurns(turns, stop)
+		answering.answerTurns(turns, stop)
 	}()
 	err := c.readTurns(reading, turns)
 	close(turns)

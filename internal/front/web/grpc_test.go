@@ -3,6 +3,7 @@ package web_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/web"
 )
@@ -211,4 +214,74 @@ func TestGRPC_AStreamEndsWithItsClient(t *testing.T) {
 	_ = requests.CloseWithError(io.ErrUnexpectedEOF) // the client resets the stream
 	<-ended
 	_ = a.Body.Close()
+}
+
+// TestGRPC_AnIdleStreamEnds when the server stops, and with its deadline.
+func TestGRPC_AnIdleStreamEnds(t *testing.T) {
+	s := start(t)
+	begin := func(path string, first []byte, timeout string) *http.Response {
+		body, requests := io.Pipe()
+		t.Cleanup(func() { _ = requests.Close() })
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.h2[0].addr+path, body)
+		r.Header.Set("Content-Type", grpc.ContentType)
+		r.Header.Set("Grpc-Timeout", timeout)
+		go func() { _, _ = requests.Write(framed(first)) }()
+		a, err := s.client(t, "h2c").Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	end := func(a *http.Response, want string) {
+		t.Helper()
+		if _, err := io.Copy(io.Discard, a.Body); err != nil || a.Trailer.Get("Grpc-Status")+a.Header.Get("Grpc-Status") != want {
+			t.Errorf("%s: %v, %v, %v; want %s", a.Request.URL.Path, a.Header, a.Trailer, err, want)
+		}
+		_ = a.Body.Close()
+	}
+	streams := map[string][]byte{grpc.PathTimestampsStream: asked(1, 1), grpc.PathReflection: {0x3a, 0}, grpc.PathReflectionAlpha: {0x3a, 0}}
+	var waiting []*http.Response
+	for path, first := range streams {
+		end(begin(path, first, "20m"), "4")
+		waiting = append(waiting, begin(path, first, "1H"))
+	}
+	s.EndWaits()
+	for _, a := range waiting {
+		end(a, "14")
+	}
+}
+
+// TestGRPC_AStreamGoesOnWhileTheListOfUsersChanges: both of its goroutines look up whom it counts for.
+func TestGRPC_AStreamGoesOnWhileTheListOfUsersChanges(t *testing.T) {
+	users, everybody := rig.NewUserList(t, `{"users": {}}`), access.Timestamps
+	control, err := access.Open(access.Config{File: users.File, Anonymous: &everybody})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, func(c *web.Config) { c.Access = control })
+	body, requests := io.Pipe()
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.h2[0].addr+grpc.PathTimestampsStream, body)
+	r.Header.Set("Content-Type", grpc.ContentType)
+	a, err := s.client(t, "h2c").Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = a.Body.Close() }()
+	const sent = 2000
+	go func() {
+		defer func() { _ = requests.Close() }()
+		for id := range uint64(sent) {
+			if id%50 == 0 {
+				users.Write(fmt.Sprintf(`{"users": {"u%d": {"roles": ["ids"], "secrets": ["HASH"]}}}`, id))
+				control.Check()
+			}
+			if _, err := requests.Write(framed(asked(id, 1))); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	if _, err := io.Copy(io.Discard, a.Body); err != nil || a.Trailer.Get("Grpc-Status") != "0" {
+		t.Errorf("%v, %v", a.Trailer, err)
+	}
 }
