@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"time"
@@ -44,6 +45,10 @@ func newPD(ln net.Listener, addr string, cfg pd.Config) *pd.Server {
 	return pd.New(cfg)
 }
 
+// notHTTP1 answers clients of HTTP/1 at the port for clients of PD.
+const notHTTP1 = "HTTP/1.1 505 HTTP Version Not Supported\r\nContent-Type: application/json\r\nContent-Length: 143\r\nConnection: close\r\n\r\n" +
+	`{"error":{"code":"invalid_argument","message":"this port serves the timestamps of PD's protocol, over gRPC; HTTP_PORT serves everything else"}}`
+
 // pdFront serves the port for clients of PD, in the loop that has the core.
 type pdFront struct {
 	gate   *gate.Gate
@@ -59,9 +64,15 @@ func (f *fronts) openPD(b front.Backend, l *loop.Loop, entry gate.Config) (*pdFr
 		Loop: l, Handler: cfg.pd, Refusing: cfg.web.Access.Refusing, Log: cfg.web.Log,
 		Duplex: func(path string, s *access.Session, to grpc.Sender) grpc.Duplex { return cfg.pd.Open(path, b, s, to) },
 	})
-	none := func(nc net.Conn) { _ = nc.Close() }
-	entry.HTTP1 = func(*loop.Conn) loop.Handler { return nil }
-	entry.HTTP2, entry.RESP, entry.TLS, entry.Rest, entry.Refuse = p.http2.Open, nil, nil, none, none
+	entry.HTTP1 = func(c *loop.Conn) loop.Handler {
+		c.Write([]byte(notHTTP1))
+		return nil
+	}
+	entry.Rest = func(nc net.Conn) {
+		_, _ = io.WriteString(nc, notHTTP1)
+		_ = nc.Close()
+	}
+	entry.HTTP2, entry.RESP, entry.TLS, entry.Refuse = p.http2.Open, nil, nil, func(nc net.Conn) { _ = nc.Close() }
 	if p.secure = f.terminator(l, func() *gate.Gate { return p.gate }); p.secure != nil {
 		entry.TLS = p.secure.Accept
 	}

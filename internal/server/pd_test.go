@@ -68,6 +68,18 @@ func TestPD_IsOffUnlessItIsAskedFor(t *testing.T) {
 	}
 }
 
+// TestPD_HTTP1IsToldWhatIsThere, whatever it asks.
+func TestPD_HTTP1IsToldWhatIsThere(t *testing.T) {
+	n := testnode.Guarded(t, "", withPD(nil))
+	for _, request := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST /pdpb.PD/Tso HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"} {
+		c := rig.DialHTTP(t, n.Member.PDAddr, nil)
+		_, _ = io.WriteString(c, request)
+		if status, _, body := c.Receive(); status != http.StatusHTTPVersionNotSupported || !strings.Contains(body, "HTTP_PORT") || !strings.HasSuffix(body, "}}") {
+			t.Errorf("%.10s: %d %s", request, status, body)
+		}
+	}
+}
+
 func TestPD_TimestampsNeedTheirRole(t *testing.T) {
 	a := rig.NewSigner(t)
 	cert, key := a.Issue("node")
@@ -100,7 +112,7 @@ func TestPD_TLSIsRequiredWhereItIs(t *testing.T) {
 	}
 }
 
-// What is no HTTP/2 is not answered, and counts as a connection of clients all the same.
+// What is no HTTP/2 is refused, and counts as a connection of clients all the same.
 func TestPD_ConnectionsCount(t *testing.T) {
 	n := testnode.Guarded(t, "", withPD(func(s *config.Settings) { s.MaxConnections = 3 })) // of which an address may have two
 	first, second := rig.Dial(t, n.Member.PDAddr, nil), rig.Dial(t, n.Client, nil)
@@ -114,8 +126,8 @@ func TestPD_ConnectionsCount(t *testing.T) {
 		t.Errorf("%v connections were refused, want 1", got)
 	}
 	_, _ = fmt.Fprint(first, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	if _, err := first.Read(make([]byte, 1)); err == nil {
-		t.Error("HTTP/1.1 is answered")
+	if got, err := io.ReadAll(first); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 505 ") {
+		t.Errorf("%q, %v", got, err)
 	}
 	await.Until(t, "it is closed", func() bool { return open() == 0 })
 	_ = second.Close()
