@@ -33,7 +33,7 @@ func (c *call) stream() error {
 	if err := c.send(nil); err != nil { // the client learns that it may begin
 		return err
 	}
-	turns, answered := make(chan *turn, turnsMax), make(chan struct{})
+	turns, answered := make(chan *turn, turnsMax-2), make(chan struct{}) // one is answered next, and one on its way there
 	answering, session := *c, *c.session // which belongs to one goroutine
 	answering.session = &session
 	go func() {
