@@ -156,7 +156,7 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 	}
 	http := http1.New(hot)
 	multiplexed := http2.New(http2.Config{
-		Loop: l, Hot: hot, Handler: f.web.Handler(), Refusing: cfg.web.Access.Refusing, Log: cfg.web.Log,
+		Loop: l, Hot: hot, Handler: f.web.Handler(), Backend: b, Refusing: cfg.web.Access.Refusing, Log: cfg.web.Log,
 		Limits: http2.Limits{StreamsMax: cfg.web.Limits.StreamsMax, HeaderBytesMax: cfg.web.Limits.HeaderBytesMax, WriteTimeout: cfg.web.Limits.WriteTimeout},
 	})
 	lessor, _ := b.(front.Lessor) // a node is

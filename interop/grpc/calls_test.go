@@ -104,179 +104,175 @@ func TestGet_DeadlinesAndCancellation(t *testing.T) {
 }
 
 func TestStream_AThousandCallersShareRounds(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *site) {
-		st, err := isotonev1.NewTimestampsClient(dial(t, s.addr)).Stream(soon(t))
+	s := startInLoop(t)
+	st, err := isotonev1.NewTimestampsClient(dial(t, s.addr)).Stream(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const callers, each = 1000, 5
+	var sending sync.Mutex
+	waits := make([]chan *isotonev1.TimestampsStreamResponse, callers)
+	for i := range waits {
+		waits[i] = make(chan *isotonev1.TimestampsStreamResponse, 1)
+	}
+	var all sync.WaitGroup
+	seen := make([]map[string]bool, callers)
+	for i := range callers {
+		seen[i] = map[string]bool{}
+		all.Go(func() {
+			var last []byte
+			for range each {
+				sending.Lock()
+				err := st.Send(&isotonev1.TimestampsStreamRequest{Id: uint64(i), Get: get(uint64(1 + i%3))})
+				sending.Unlock()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				a := <-waits[i]
+				if a.GetGot().GetCount() != uint64(1+i%3) || bytes.Compare(a.GetGot().GetWide(), last) <= 0 {
+					t.Errorf("caller %d: %v after %x", i, a, last)
+				}
+				last = a.GetGot().GetWide()
+				seen[i][string(last)] = true
+			}
+		})
+	}
+	for range callers * each {
+		a, err := st.Recv()
 		if err != nil {
 			t.Fatal(err)
 		}
-		const callers, each = 1000, 5
-		var sending sync.Mutex
-		waits := make([]chan *isotonev1.TimestampsStreamResponse, callers)
-		for i := range waits {
-			waits[i] = make(chan *isotonev1.TimestampsStreamResponse, 1)
+		waits[a.Id] <- a
+	}
+	all.Wait()
+	_ = st.CloseSend()
+	if _, err := st.Recv(); err != io.EOF {
+		t.Errorf("%v after the last answer", err)
+	}
+	if n := s.batches.Load(); n >= callers*each/2 {
+		t.Errorf("%d batches for %d requests: they are not submitted together", n, callers*each)
+	}
+	different := map[string]bool{}
+	for _, some := range seen {
+		for first := range some {
+			different[first] = true
 		}
-		var all sync.WaitGroup
-		seen := make([]map[string]bool, callers)
-		for i := range callers {
-			seen[i] = map[string]bool{}
-			all.Go(func() {
-				var last []byte
-				for range each {
-					sending.Lock()
-					err := st.Send(&isotonev1.TimestampsStreamRequest{Id: uint64(i), Get: get(uint64(1 + i%3))})
-					sending.Unlock()
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					a := <-waits[i]
-					if a.GetGot().GetCount() != uint64(1+i%3) || bytes.Compare(a.GetGot().GetWide(), last) <= 0 {
-						t.Errorf("caller %d: %v after %x", i, a, last)
-					}
-					last = a.GetGot().GetWide()
-					seen[i][string(last)] = true
-				}
-			})
-		}
-		for range callers * each {
-			a, err := st.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
-			waits[a.Id] <- a
-		}
-		all.Wait()
-		_ = st.CloseSend()
-		if _, err := st.Recv(); err != io.EOF {
-			t.Errorf("%v after the last answer", err)
-		}
-		if n := s.batches.Load(); n >= callers*each/2 {
-			t.Errorf("%d batches for %d requests: they are not submitted together", n, callers*each)
-		}
-		different := map[string]bool{}
-		for _, some := range seen {
-			for first := range some {
-				different[first] = true
-			}
-		}
-		if len(different) != callers*each {
-			t.Errorf("%d different timestamps", len(different))
-		}
-	})
+	}
+	if len(different) != callers*each {
+		t.Errorf("%d different timestamps", len(different))
+	}
 }
 
 func TestStream_AnswersInOrderAndEachError(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *site) {
-		st, err := isotonev1.NewTimestampsClient(dial(t, s.addr)).Stream(soon(t))
-		if err != nil {
+	s := startInLoop(t)
+	st, err := isotonev1.NewTimestampsClient(dial(t, s.addr)).Stream(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range []*isotonev1.TimestampsGetRequest{
+		get(2), {Mode: isotonev1.ReadMode_READ_MODE_LEASE}, get(0), {Form: isotonev1.Form_FORM_U64}, {Floor: &isotonev1.TimestampsGetRequest_WideFloor{WideFloor: []byte("short")}}, nil,
+	} {
+		if err := st.Send(&isotonev1.TimestampsStreamRequest{Id: uint64(10 * i), Get: r}); err != nil {
 			t.Fatal(err)
 		}
-		for i, r := range []*isotonev1.TimestampsGetRequest{
-			get(2), {Mode: isotonev1.ReadMode_READ_MODE_LEASE}, get(0), {Form: isotonev1.Form_FORM_U64}, {Floor: &isotonev1.TimestampsGetRequest_WideFloor{WideFloor: []byte("short")}}, nil,
-		} {
-			if err := st.Send(&isotonev1.TimestampsStreamRequest{Id: uint64(10 * i), Get: r}); err != nil {
-				t.Fatal(err)
-			}
+	}
+	_ = st.CloseSend()
+	for i := range 6 {
+		a, err := st.Recv()
+		if err != nil || a.Id != uint64(10*i) {
+			t.Fatalf("%d: %v, %v", i, a, err)
 		}
-		_ = st.CloseSend()
-		for i := range 6 {
-			a, err := st.Recv()
-			if err != nil || a.Id != uint64(10*i) {
-				t.Fatalf("%d: %v, %v", i, a, err)
-			}
-			refused := i == 2 || i == 4
-			if refused {
-				wants(t, status.FromProto(a.GetError()).Err(), codes.InvalidArgument, "invalid_argument")
-			} else if a.GetGot() == nil || (i == 3) != (a.GetGot().GetU64() != 0) {
-				t.Errorf("%d: %v", i, a)
-			}
+		refused := i == 2 || i == 4
+		if refused {
+			wants(t, status.FromProto(a.GetError()).Err(), codes.InvalidArgument, "invalid_argument")
+		} else if a.GetGot() == nil || (i == 3) != (a.GetGot().GetU64() != 0) {
+			t.Errorf("%d: %v", i, a)
 		}
-		if _, err := st.Recv(); err != io.EOF {
-			t.Error(err)
-		}
-	})
+	}
+	if _, err := st.Recv(); err != io.EOF {
+		t.Error(err)
+	}
 }
 
 // TestStream_HoldsABoundedNumber: while nothing is answered, the server stops to read.
 func TestStream_HoldsABoundedNumber(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *site) {
-		s.hold()
-		ctx, cancel := context.WithCancel(soon(t))
-		defer cancel()
-		st, err := isotonev1.NewTimestampsClient(dial(t, s.addr)).Stream(ctx)
-		if err != nil {
+	s := startInLoop(t)
+	s.hold()
+	ctx, cancel := context.WithCancel(soon(t))
+	defer cancel()
+	st, err := isotonev1.NewTimestampsClient(dial(t, s.addr)).Stream(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const sent = 100_000
+	ended := make(chan error, 1)
+	go func() {
+		for i := range sent {
+			if err := st.Send(&isotonev1.TimestampsStreamRequest{Id: uint64(i), Get: get(1)}); err != nil {
+				ended <- err
+				return
+			}
+		}
+		ended <- st.CloseSend()
+	}()
+	const most, each = 2, 512
+	await.Until(t, "the queue is full", func() bool { return s.holding() == most })
+	other := healthv1.NewHealthClient(dial(t, s.addr)) // the unread requests may fill the window of their connection
+	for range 100 {                                    // the server has time to read more
+		if _, err := other.Check(ctx, &healthv1.HealthCheckRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		const sent = 100_000
-		ended := make(chan error, 1)
-		go func() {
-			for i := range sent {
-				if err := st.Send(&isotonev1.TimestampsStreamRequest{Id: uint64(i), Get: get(1)}); err != nil {
-					ended <- err
-					return
-				}
-			}
-			ended <- st.CloseSend()
-		}()
-		const most = 4 // batches of up to 256: one that is answered next, two in the queue, one on its way there
-		await.Until(t, "the queue is full", func() bool { return s.holding() == most })
-		other := healthv1.NewHealthClient(dial(t, s.addr)) // the unread requests may fill the window of their connection
-		for range 100 {                                    // the server has time to read more
-			if _, err := other.Check(ctx, &healthv1.HealthCheckRequest{}); err != nil {
-				t.Fatal(err)
-			}
+	}
+	if n := s.holding(); n > most || s.waiting() > most*each {
+		t.Errorf("%d requests in %d batches wait, want at most %d", s.waiting(), n, most)
+	}
+	s.release()
+	for i := range sent {
+		if a, err := st.Recv(); err != nil || a.Id != uint64(i) || a.GetGot() == nil {
+			t.Fatalf("%d: %v, %v", i, a, err)
 		}
-		if n := s.holding(); n > most || s.waiting() > most*256 {
-			t.Errorf("%d requests in %d batches wait, want at most %d", s.waiting(), n, most)
-		}
-		s.release()
-		for i := range sent {
-			if a, err := st.Recv(); err != nil || a.Id != uint64(i) || a.GetGot() == nil {
-				t.Fatalf("%d: %v, %v", i, a, err)
-			}
-		}
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestStream_EndsWhenTheNodeStops(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *site) {
-		for _, reason := range []struct {
-			name string
-			stop func()
-		}{
-			{"another node leads", func() { s.change(func(st *front.Status) { st.Draining, st.Leader = true, 2 }) }},
-			{"the server stops", s.web.EndWaits},
-		} {
-			s.hold()
-			st, err := isotonev1.NewTimestampsClient(dial(t, s.addr)).Stream(soon(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := st.Send(&isotonev1.TimestampsStreamRequest{Id: 5}); err != nil {
-				t.Fatal(err)
-			}
-			await.Until(t, "the server has it", func() bool { return s.waiting() == 1 })
-			reason.stop()
-			if reason.name == "another node leads" { // what is noticed with the next request
-				if err := st.Send(&isotonev1.TimestampsStreamRequest{Id: 6}); err != nil {
-					t.Fatal(err)
-				}
-				await.Until(t, "the server has it, too", func() bool { return s.waiting() == 2 })
-			}
-			s.release()
-			if a, err := st.Recv(); err != nil || a.Id != 5 || a.GetGot() == nil {
-				t.Errorf("%s: %v, %v", reason.name, a, err)
-			}
-			for err == nil {
-				_, err = st.Recv()
-			}
-			wants(t, err, codes.Unavailable, "no_leader")
-			s.change(func(st *front.Status) { st.Draining, st.Leader = false, 1 })
+	s := startInLoop(t)
+	for _, reason := range []struct {
+		name string
+		stop func()
+	}{
+		{"another node leads", func() { s.change(func(st *front.Status) { st.Draining, st.Leader = true, 2 }) }},
+		{"the server stops", s.web.EndWaits},
+	} {
+		s.hold()
+		st, err := isotonev1.NewTimestampsClient(dial(t, s.addr)).Stream(soon(t))
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
+		if err := st.Send(&isotonev1.TimestampsStreamRequest{Id: 5}); err != nil {
+			t.Fatal(err)
+		}
+		await.Until(t, "the server has it", func() bool { return s.waiting() == 1 })
+		reason.stop()
+		if reason.name == "another node leads" { // what is noticed with the next request
+			if err := st.Send(&isotonev1.TimestampsStreamRequest{Id: 6}); err != nil {
+				t.Fatal(err)
+			}
+			await.Until(t, "the server has it, too", func() bool { return s.waiting() == 2 })
+		}
+		s.release()
+		if a, err := st.Recv(); err != nil || a.Id != 5 || a.GetGot() == nil {
+			t.Errorf("%s: %v, %v", reason.name, a, err)
+		}
+		for err == nil {
+			_, err = st.Recv()
+		}
+		wants(t, err, codes.Unavailable, "no_leader")
+		s.change(func(st *front.Status) { st.Draining, st.Leader = false, 1 })
+	}
 }
 
 func TestHealth_FollowsReadiness(t *testing.T) {

@@ -125,7 +125,7 @@ func newSite(t testing.TB) *site {
 func startInLoop(t testing.TB) *site {
 	s := newSite(t)
 	s.host, s.addr = rig.Serve(t, loop.Limits{}, func(l *loop.Loop) loop.Service {
-		h := http2.New(http2.Config{Loop: l, Handler: s.web.Handler()})
+		h := http2.New(http2.Config{Loop: l, Handler: s.web.Handler(), Backend: &rig.InLoop{Backend: s.backend, Loop: l}})
 		return loop.Service{Open: h.Open, Stop: h.Stop, Conns: h.Conns}
 	})
 	return s

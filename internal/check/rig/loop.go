@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -45,3 +46,18 @@ func (noWork) Sleep() time.Duration { return time.Minute }
 func (noWork) Turn()                {}
 func (noWork) Flushed()             {}
 func (noWork) Close()               {}
+
+// InLoop has a backend that answers on any goroutine answer in a loop.
+type InLoop struct {
+	front.Backend
+	Loop *loop.Loop
+}
+
+// Submit implements [front.Backend].
+func (b *InLoop) Submit(batch *front.Batch) {
+	done := batch.Done
+	batch.Done = func(*front.Batch) {
+		b.Loop.Post(func() { batch.Done = done; done(batch) })
+	}
+	b.Backend.Submit(batch)
+}

@@ -72,7 +72,7 @@ internal/front/http1:           . snowflake internal/core/interval internal/auth
 internal/front/resp:            . snowflake internal/core/interval internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/requestid
 internal/front/grpc:            . snowflake internal/core/interval internal/auth/access internal/host/trace internal/front internal/front/httpapi ; google.golang.org/protobuf
 internal/front/pd:              . internal/auth/access internal/front internal/front/grpc internal/front/httpapi ; google.golang.org/protobuf
-internal/front/http2:           . internal/auth/access internal/host/loop internal/front/grpc internal/front/http1 ; golang.org/x/net
+internal/front/http2:           . internal/auth/access internal/host/loop internal/front internal/front/grpc internal/front/http1 ; golang.org/x/net
 internal/front/web:             . snowflake internal/core/interval internal/auth/access internal/host/listen internal/host/trace internal/front internal/front/grpc internal/front/httpapi internal/front/stats internal/front/requestid ; github.com/quic-go/quic-go
 internal/front/thriftrpc:       . snowflake internal/auth/access internal/host/listen internal/front ; github.com/apache/thrift
 
@@ -91,7 +91,7 @@ internal/operator:              . client internal/core/oracle internal/host/conf
 internal/server:                . client snowflake internal/proxy/balance internal/core/oracle internal/inspect/dashboard internal/inspect/doctor internal/proxy/forward internal/front internal/front/admin internal/front/gate internal/front/grpc internal/front/http1 internal/front/http2 internal/front/httpapi internal/front/pd internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/requestid internal/front/web internal/auth/access internal/host/backup internal/auth/address internal/auth/certname internal/host/config internal/auth/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply internal/inspect/survey ; github.com/prometheus/client_golang github.com/quic-go/quic-go
 
 internal/check/await:
-internal/check/rig:             internal/check/await internal/auth/access internal/host/loop
+internal/check/rig:             internal/check/await internal/auth/access internal/front internal/host/loop
 internal/check/testnode:        internal/check/await internal/check/rig internal/host/config internal/server
 internal/check/bench:           . internal/reply internal/core/interval internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/net golang.org/x/sys
 internal/check/clockbench:      . client internal/core/lincheck internal/host/steady internal/check/bench ; github.com/HdrHistogram/hdrhistogram-go

@@ -18,7 +18,7 @@ var promising = strings.Fields(`. snowflake disruptor
 // carrying are the packages that carry answers: a defect can give one to the wrong request, in the wrong
 // form, or from the wrong cluster.
 var carrying = strings.Fields(`internal/core/search internal/reply client internal/front internal/front/head internal/front/gate
-	internal/front/httpapi internal/front/grpc internal/front/http1 internal/front/http2 internal/front/resp internal/front/web internal/front/thriftrpc
+	internal/front/httpapi internal/front/grpc internal/front/http1 internal/front/http2 internal/front/resp internal/front/web internal/front/pd internal/front/thriftrpc
 	internal/host/loop internal/host/secure internal/host/listen internal/proxy/forward`)
 
 // supporting are the other packages that those import: at worst they refuse or are slow, given that rights and
@@ -29,7 +29,7 @@ var supporting = strings.Fields(`internal/core/mutant internal/auth/address inte
 // The most lines of code, without comments and tests; ARCHITECTURE.md says so, too.
 const (
 	promisingLinesMax = 16_000
-	carryingLinesMax  = 20_000
+	carryingLinesMax  = 20_500
 )
 
 // TestTrusted_ImportsOnlyWhatIsNamed: whatever can break the promise is on a list that people read.

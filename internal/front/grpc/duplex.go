@@ -1,5 +1,7 @@
 package grpc
 
+import "github.com/isotone/isotone/internal/front"
+
 // Duplex answers a call in the event loop in which both sides send messages when they like. All methods belong to the loop's
 // goroutine.
 type Duplex interface {
@@ -17,8 +19,17 @@ type Duplex interface {
 
 // Sender sends the answers of a [Duplex].
 type Sender interface {
-	// Send sends frames. Take is not called until the client's windows have room for them.
+	// Send sends frames, which are the caller's afterwards. Take is not called until the client's windows have room for them.
 	Send(frames []byte)
 	// Resume has Take called again; within Take it has no effect, as Take is called again if it has taken something.
 	Resume()
+}
+
+// HandOver is an [http.ResponseWriter] whose call the event loop can answer.
+type HandOver interface {
+	// HandOver has the loop answer the rest of the call. What was written is sent before, and must have been flushed. Open is called in
+	// the loop, with the loop's backend; the [Duplex] that it returns is closed once the call has ended. Until then the writer and
+	// the body must not be used. HandOver returns what has f run in the loop, or nil if the call has ended before, or
+	// cannot be handed over: then open is not called.
+	HandOver(open func(front.Backend, Sender) Duplex) (post func(f func()) bool)
 }

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -22,7 +23,7 @@ const (
 	prefixSize = 5
 	// MessageMax bounds the message of a request. Ours have some 50 bytes; names of symbols are longer.
 	MessageMax = 4 << 10
-	// readSize is how much is read at once: 300 requests of a stream.
+	// readSize is how much is read at once.
 	readSize = 2 * MessageMax
 )
 
@@ -70,12 +71,14 @@ func EndFrame(b []byte, at int) []byte {
 	return b
 }
 
-// messages reads the messages of a request.
+var buffers = sync.Pool{New: func() any { return new([readSize]byte) }}
+
+// messages reads the messages of a request. The caller releases it.
 type messages struct {
 	body   io.Reader
-	buffer *[readSize]byte
-	unread []byte // in buffer
-	err    error  // after that
+	buffer *[readSize]byte // nil: nothing was read
+	unread []byte          // in buffer
+	err    error           // after that
 }
 
 // next returns the next message, which is valid until the next call, or io.EOF.
@@ -95,15 +98,20 @@ func (m *messages) next() ([]byte, error) {
 
 // fill reads what has come.
 func (m *messages) fill() {
+	if m.buffer == nil {
+		m.buffer = buffers.Get().(*[readSize]byte)
+	}
 	had := copy(m.buffer[:], m.unread)
 	n, err := m.body.Read(m.buffer[had:])
 	m.unread, m.err = m.buffer[:had+n], err
 }
 
-// isReady reports whether next returns at once.
-func (m *messages) isReady() bool {
-	message, _, err := ParseFrame(m.unread)
-	return message != nil || err != nil
+// release gives the buffer back, with what next has returned last.
+func (m *messages) release() {
+	if m.buffer != nil {
+		buffers.Put(m.buffer)
+		m.buffer, m.unread = nil, nil
+	}
 }
 
 // end says why there are no more messages.
@@ -119,7 +127,7 @@ func (m *messages) end() error {
 
 // ReadOnly reads the message of a unary request.
 func ReadOnly(body io.Reader) ([]byte, error) {
-	return (&messages{body: body, buffer: new([readSize]byte)}).only()
+	return (&messages{body: body, buffer: new([readSize]byte)}).only() // not of the pool, as the message is of it
 }
 
 // only returns the message of a unary request.

@@ -11,7 +11,6 @@ package grpc
 import (
 	"context"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -81,7 +81,7 @@ type Config struct {
 	Observe func(protocol, code string, wall time.Duration)
 }
 
-// streamsMax bounds the streams of all clients: each has two goroutines, and buffers of 16 KiB.
+// streamsMax bounds the streams of all clients: each has a goroutine, and some KiB of buffers.
 const streamsMax = 4096
 
 // Server answers calls. It is safe for concurrent use.
@@ -106,17 +106,14 @@ type call struct {
 	begun   bool // the head of the answer is on its way
 }
 
-var buffers = sync.Pool{New: func() any { return new([readSize]byte) }}
-
 // Serve answers a call for s, and returns its code for observers. If there is an error, nothing was written, and the caller
 // answers with it, by [Fail]. The path is one of those above.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request, session *access.Session) (code string, err error) {
-	buffer := buffers.Get().(*[readSize]byte)
-	defer buffers.Put(buffer)
 	c := &call{
 		server: s, w: w, r: r, control: http.NewResponseController(w), session: session, ctx: r.Context(),
-		in: messages{body: r.Body, buffer: buffer},
+		in: messages{body: r.Body},
 	}
+	defer c.in.release()
 	if value := r.Header.Get("Grpc-Timeout"); value != "" {
 		timeout, err := ParseTimeout(value)
 		if err != nil {
@@ -207,16 +204,42 @@ func (c *call) timestamps(request, b []byte) ([]byte, error) {
 	if err != nil {
 		return b, err
 	}
-	t := newTurn()
-	t.add(0, c.prepare(a))
-	c.submit(t)
-	c.await(t)
-	issued, err := t.result(&t.items[0])
+	p := c.server.prepare(c.session, a)
+	batch, done := p.batch(), make(chan struct{})
+	batch.Counts, batch.Ranges, batch.Trace = []uint64{a.Count}, make([]isotone.Range, 1), trace.Of(c.ctx)
+	batch.Done = func(*front.Batch) { close(done) }
+	c.server.cfg.Backend.Submit(batch)
+	if err := c.await(done); err != nil {
+		return b, err
+	}
+	if batch.Moved {
+		c.session.Moved(batch.Floor)
+	}
+	issued, err := resultOf(batch, 0)
 	if err != nil {
 		return b, err
 	}
 	c.session.Used(1, a.Count)
 	return AppendRange(b, issued, a.U64), nil
+}
+
+// await waits for a batch, which the backend may still own after an error.
+func (c *call) await(done <-chan struct{}) error {
+	select {
+	case <-done: // answered within Submit
+		return nil
+	default:
+	}
+	timer := time.NewTimer(c.server.cfg.RequestTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer within %v", c.server.cfg.RequestTimeout)
+	case <-c.ctx.Done():
+		return isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer in time: %v", context.Cause(c.ctx))
+	}
 }
 
 const (
@@ -297,8 +320,8 @@ func (c *call) wait(request, b []byte) ([]byte, error) {
 }
 
 // observe tells of a request of a stream.
-func (c *call) observe(err error, began time.Time) {
-	if observe := c.server.cfg.Observe; observe != nil {
+func (s *Server) observe(err error, began time.Time) {
+	if observe := s.cfg.Observe; observe != nil {
 		code := httpapi.CodeOK
 		if err != nil {
 			code = string(front.ErrorOf(err).Code)

@@ -143,3 +143,18 @@ func appendServices(b []byte) []byte {
 	})
 	return b
 }
+
+// interrupt has reads fail once ctx ends, until the caller calls what it returns.
+func (c *call) interrupt(ctx context.Context) (release func()) {
+	_ = c.control.SetReadDeadline(time.Time{})
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		_ = c.control.SetReadDeadline(time.Unix(1, 0))
+	})
+	return func() {
+		if !stop() {
+			<-interrupted
+		}
+	}
+}

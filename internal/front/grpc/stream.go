@@ -4,86 +4,94 @@ import (
 	"context"
 	"errors"
 	"io"
-	"time"
+	"net/http"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/front"
 )
 
 const (
-	// turnMax bounds the requests of a turn, and turnsMax the turns of a stream that wait: 1,024 requests. After that the
+	// turnMax bounds the requests of a turn, and turnsMax the turns of a stream that are under way: 1,024 requests. After that the
 	// stream is not read.
-	turnMax  = 256
-	turnsMax = 4
+	turnMax  = 512
+	turnsMax = 2 // a leader has two rounds under way
 )
 
 var (
 	errLeaving = isotone.Errorf(isotone.CodeNoLeader, "this node is stopping: repeat what was not answered at another one")
 	errRevoked = isotone.Errorf(isotone.CodeForbidden, "the right to timestamps was taken away")
+	errNoLoop  = &refusal{codeUnimplemented, isotone.Errorf(isotone.CodeInvalidArgument, "this method needs HTTP/2: use Timestamps.Get")}
 )
 
-// stream is Timestamps.Stream: one goroutine reads turns, another answers them in order.
+// stream answers a call of Timestamps.Stream in the event loop. What has come while turnsMax turns are under way is the next turn.
 //
-//	requests ──► turn ──► Backend ──► turns (at most turnsMax) ──► answers
+//	requests ──► turn ──► Backend ──► answers, in the order of the requests
+type stream struct {
+	server  *Server
+	backend front.Backend
+	session *access.Session
+	to      Sender
+
+	turns  [turnsMax]turn
+	oldest int // of those under way
+	flying int // turns that are under way
+	end    error
+	out    []byte
+	gone   bool
+	closed chan struct{}
+}
+
+// stream is Timestamps.Stream. Its goroutine waits for what ends a stream, and the loop does the rest.
 func (c *call) stream() error {
-	reading, stop := context.WithCancelCause(c.ctx)
+	loop := handOverOf(c.w)
+	if loop == nil {
+		return errNoLoop
+	}
+	ctx, stop := context.WithCancelCause(c.ctx)
 	defer stop(nil)
 	defer c.session.Watch(access.Timestamps, func() { stop(errRevoked) })()
-	defer c.interrupt(reading)()
 	if err := c.send(nil); err != nil { // the client learns that it may begin
 		return err
 	}
-	turns, answered := make(chan *turn, turnsMax-2), make(chan struct{}) // one is answered next, and one on its way there
-	answering, session := *c, *c.session // which belongs to one goroutine
-	answering.session = &session
-	go func() {
-		defer close(answered)
-		answering.answerTurns(turns, stop)
-	}()
-	err := c.readTurns(reading, turns)
-	close(turns)
-	<-answered
-	return err
-}
-
-// interrupt has reads fail once ctx ends, until the caller calls what it returns.
-func (c *call) interrupt(ctx context.Context) (release func()) {
-	_ = c.control.SetReadDeadline(time.Time{})
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		_ = c.control.SetReadDeadline(time.Unix(1, 0))
+	s := &stream{server: c.server, session: c.session, closed: make(chan struct{})}
+	c.in.release()
+	post := loop.HandOver(func(b front.Backend, to Sender) Duplex {
+		s.backend, s.to = b, to
+		return s
 	})
-	return func() {
-		if !stop() {
-			<-interrupted
-		}
+	if post == nil {
+		return context.Cause(c.ctx)
 	}
+	why := errLeaving
+	select {
+	case <-s.closed:
+		return nil
+	case <-ctx.Done():
+		why = endOf(context.Cause(ctx))
+	case <-c.server.cfg.Stopping:
+	}
+	post(func() { s.stop(why) })
+	<-s.closed
+	return nil
 }
 
-// readTurns submits what the client sends, and returns why the stream ends.
-func (c *call) readTurns(reading context.Context, turns chan<- *turn) error {
+// handOverOf returns the [HandOver] that w is or wraps, or nil.
+func handOverOf(w http.ResponseWriter) HandOver {
 	for {
-		t, err := c.readTurn()
-		if len(t.items) > 0 {
-			c.submit(t)
-			turns <- t // answerTurns takes it, whatever happens
-		}
-		switch ended := context.Cause(reading); {
-		case ended != nil:
-			return endOf(ended)
-		case err == io.EOF:
+		switch of := w.(type) {
+		case HandOver:
+			return of
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = of.Unwrap()
+		default:
 			return nil
-		case err != nil:
-			return err
-		case c.isLeaving():
-			return errLeaving
 		}
 	}
 }
 
 // endOf returns the error for a stream that was ended from within.
-func endOf(cause error) error {
+func endOf(cause error) *isotone.Error {
 	var e *isotone.Error
 	if errors.As(cause, &e) {
 		return e
@@ -91,78 +99,146 @@ func endOf(cause error) error {
 	return isotone.Errorf(isotone.CodeDeadlineExceeded, "the stream has ended: %v", cause)
 }
 
-// isLeaving reports whether clients are to go on elsewhere. A leader that drains answers until another node leads.
-func (c *call) isLeaving() bool {
-	s := c.server.cfg.Backend.Status()
-	return s.Draining && s.Leader != s.NodeID
+// Take implements [Duplex].
+func (s *stream) Take(b []byte, last bool) (used int, end error) {
+	for s.end == nil && s.flying < turnsMax {
+		n := s.takeTurn(b[used:], last)
+		if used += n; n == 0 {
+			break
+		}
+	}
+	if s.flying > 0 {
+		return used, nil
+	}
+	return used, s.end
 }
 
-// readTurn waits for a request, and adds those that have come with it. After an error it still has those that came before.
-func (c *call) readTurn() (*turn, error) {
-	t := newTurn()
-	for len(t.items) < turnMax && (len(t.items) == 0 || c.in.isReady()) {
-		message, err := c.in.next()
-		if err != nil {
-			return t, err
+// takeTurn submits the requests that b begins with, and returns how many bytes they have.
+func (s *stream) takeTurn(b []byte, last bool) (used int) {
+	t := &s.turns[(s.oldest+s.flying)%turnsMax]
+	t.reset()
+	for len(t.items) < turnMax && s.end == nil {
+		message, rest, err := ParseFrame(b[used:])
+		if message == nil && err == nil {
+			s.end = endOfBody(rest, last)
+			break
 		}
-		if len(t.items) == 0 {
-			t.began = time.Now()
-		}
-		id, r, err := parseStreamed(message)
-		if err != nil {
-			return t, err
-		}
-		a, err := r.ask()
 		if err == nil {
-			err = c.session.Charge(1, a.Count)
+			err = s.add(t, message)
 		}
-		if err != nil {
-			t.refuse(id, err)
-		} else {
-			t.add(id, c.prepare(a))
+		if err == nil {
+			used = len(b) - len(rest)
 		}
+		s.end = err
 	}
-	return t, nil
+	if len(t.items) > 0 {
+		s.submit(t)
+	}
+	return used
 }
 
-// answerTurns answers turns until there are no more, and has the reader stop if that fails or the server stops.
-func (c *call) answerTurns(turns <-chan *turn, stop context.CancelCauseFunc) {
-	stopping := c.server.cfg.Stopping
-	var b []byte
-	for {
-		select {
-		case t, ok := <-turns:
-			if !ok {
-				return
-			}
-			c.await(t)
-			b = c.appendTurn(b[:0], t)
-			if err := c.send(b); err != nil {
-				stop(err)
-			}
-		case <-stopping:
-			stop(errLeaving)
-			stopping = nil
-		}
+// endOfBody returns why nothing follows, nil if something may.
+func endOfBody(rest []byte, last bool) error {
+	switch {
+	case !last:
+		return nil
+	case len(rest) > 0:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "the request ends within a message")
 	}
+	return io.EOF
+}
+
+// add adds a request to a turn. An error ends the stream.
+func (s *stream) add(t *turn, message []byte) error {
+	id, r, err := parseStreamed(message)
+	if err != nil {
+		return err
+	}
+	a, err := r.ask()
+	if err == nil {
+		err = s.session.Charge(1, a.Count)
+	}
+	if err != nil {
+		t.refuse(id, err)
+		return nil
+	}
+	t.add(id, s.server.prepare(s.session, a))
+	return nil
+}
+
+// submit hands a turn over.
+func (s *stream) submit(t *turn) {
+	s.flying++
+	t.submit(s.backend, s.answered)
+}
+
+// answered sends the turns that are answered, in their order.
+func (s *stream) answered() {
+	if s.gone {
+		return // the session belongs to the goroutine
+	}
+	s.out = s.out[:0]
+	for s.flying > 0 && s.turns[s.oldest].isDone() {
+		s.appendTurn(&s.turns[s.oldest])
+		s.oldest, s.flying = (s.oldest+1)%turnsMax, s.flying-1
+	}
+	if len(s.out) == 0 {
+		return
+	}
+	s.to.Send(s.out)
+	if s.isLeaving() {
+		s.Stop()
+	}
+	s.to.Resume()
 }
 
 // appendTurn appends the answers of a turn.
-func (c *call) appendTurn(b []byte, t *turn) []byte {
+func (s *stream) appendTurn(t *turn) {
+	t.moved(s.session)
 	var message [rangeMessageMax]byte
 	for i := range t.items {
-		one, at := &t.items[i], len(b)
+		one, at := &t.items[i], len(s.out)
 		issued, err := t.result(one)
-		b = BeginFrame(b)
+		s.out = BeginFrame(s.out)
 		if err == nil {
-			c.session.Used(1, issued.Count)
-			b = appendStreamed(b, one.id, resultGot, AppendRange(message[:0], issued, t.batches[one.batch].U64))
+			s.session.Used(1, issued.Count)
+			s.out = appendStreamed(s.out, one.id, resultGot, AppendRange(message[:0], issued, t.batches[one.batch].U64))
 		} else {
-			s := StatusOf(err)
-			b = appendStreamed(b, one.id, resultError, s.details)
+			s.out = appendStreamed(s.out, one.id, resultError, StatusOf(err).details)
 		}
-		b = EndFrame(b, at)
-		c.observe(err, t.began)
+		s.out = EndFrame(s.out, at)
+		s.server.observe(err, t.began)
 	}
-	return b
+}
+
+// isLeaving reports whether clients are to go on elsewhere. A leader that drains answers until another node leads.
+func (s *stream) isLeaving() bool {
+	now := s.backend.Status()
+	return now.Draining && now.Leader != now.NodeID
+}
+
+// stop ends the stream after the turns under way.
+func (s *stream) stop(why error) {
+	if s.end == nil {
+		s.end = why
+	}
+	if !s.gone {
+		s.to.Resume()
+	}
+}
+
+// Stop implements [Duplex].
+func (s *stream) Stop() {
+	if s.end == nil {
+		s.end = errLeaving
+	}
+}
+
+// IsBusy implements [Duplex]: a stream may be silent for as long as its client likes.
+func (s *stream) IsBusy() bool { return true }
+
+// Closed implements [Duplex].
+func (s *stream) Closed() {
+	s.gone = true
+	close(s.closed)
 }

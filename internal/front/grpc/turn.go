@@ -1,15 +1,12 @@
 package grpc
 
 import (
-	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
-	"github.com/isotone/isotone/internal/host/trace"
 )
 
 // turn has requests that have arrived together. They are submitted and answered together.
@@ -17,9 +14,7 @@ type turn struct {
 	began   time.Time
 	items   []item // in the order of the requests
 	batches []*front.Batch
-	open    atomic.Int64  // the batches without an answer
-	done    chan struct{} // closed once there are none
-	err     error         // why nobody waits any more; the backend may still own the batches
+	open    int // the batches without an answer
 }
 
 // item is one request of a turn.
@@ -29,7 +24,17 @@ type item struct {
 	batch, at int   // where its answer is
 }
 
-func newTurn() *turn { return &turn{began: time.Now(), done: make(chan struct{})} }
+// keptMax bounds the requests for which a turn keeps memory until the next.
+const keptMax = 64
+
+// reset empties t, which is not under way.
+func (t *turn) reset() {
+	t.began = time.Now()
+	if cap(t.items) > keptMax {
+		t.items, t.batches = nil, nil
+	}
+	t.items, t.batches = t.items[:0], t.batches[:0]
+}
 
 // refuse adds a request that is not submitted.
 func (t *turn) refuse(id uint64, err error) { t.items = append(t.items, item{id: id, err: err}) }
@@ -40,19 +45,24 @@ type prepared struct {
 	raise bool
 }
 
-// prepare returns a as it is submitted.
-func (c *call) prepare(a Ask) prepared {
+// prepare returns a as it is submitted for a session.
+func (s *Server) prepare(session *access.Session, a Ask) prepared {
 	if a.Mode == isotone.ReadDefault {
-		a.Mode = c.server.cfg.Mode
+		a.Mode = s.cfg.Mode
 	}
-	return prepared{a, a.Floor != (isotone.Timestamp{}) && c.session.May(access.Floors)}
+	return prepared{a, a.Floor != (isotone.Timestamp{}) && session.May(access.Floors)}
+}
+
+// batch returns a batch for p.
+func (p *prepared) batch() *front.Batch {
+	return &front.Batch{Mode: p.Mode, U64: p.U64, Floor: p.Floor, Raise: p.raise}
 }
 
 // add adds a request. Those in a row that may be in one batch are.
 func (t *turn) add(id uint64, p prepared) {
 	last := len(t.batches) - 1
 	if last < 0 || !p.fits(t.batches[last]) {
-		t.batches = append(t.batches, &front.Batch{Mode: p.Mode, U64: p.U64, Floor: p.Floor, Raise: p.raise})
+		t.batches = append(t.batches, p.batch())
 		last++
 	}
 	b := t.batches[last]
@@ -65,63 +75,51 @@ func (p *prepared) fits(b *front.Batch) bool {
 	return p.Mode == b.Mode && p.U64 == b.U64 && p.Floor == b.Floor && p.raise == b.Raise
 }
 
-// submit hands the batches over.
-func (c *call) submit(t *turn) {
-	t.open.Store(int64(len(t.batches)))
-	if len(t.batches) == 0 {
-		close(t.done)
+// submit hands the batches to the backend of a loop. Answered is called in that loop, perhaps within submit, once all have an answer.
+func (t *turn) submit(backend front.Backend, answered func()) {
+	t.open = len(t.batches)
+	if t.open == 0 {
+		answered()
 		return
 	}
 	done := func(*front.Batch) {
-		if t.open.Add(-1) == 0 {
-			close(t.done)
+		if t.open--; t.open == 0 {
+			answered()
 		}
 	}
-	t.batches[0].Trace = trace.Of(c.ctx)
 	for _, b := range t.batches {
 		b.Ranges, b.Done = make([]isotone.Range, len(b.Counts)), done
-		c.server.cfg.Backend.Submit(b)
+		backend.Submit(b)
 	}
 }
 
-// await waits for the answers of t.
-func (c *call) await(t *turn) {
-	select {
-	case <-t.done: // answered within Submit
-	default:
-		timer := time.NewTimer(c.server.cfg.RequestTimeout)
-		defer timer.Stop()
-		select {
-		case <-t.done:
-		case <-timer.C:
-			t.err = isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer within %v", c.server.cfg.RequestTimeout)
-			return
-		case <-c.ctx.Done():
-			t.err = isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer in time: %v", context.Cause(c.ctx))
-			return
-		}
-	}
+// isDone reports whether all have an answer.
+func (t *turn) isDone() bool { return t.open == 0 }
+
+// moved notes for a session that it has raised the floor.
+func (t *turn) moved(session *access.Session) {
 	for _, b := range t.batches {
 		if b.Moved {
-			c.session.Moved(b.Floor)
+			session.Moved(b.Floor)
 		}
 	}
 }
 
-// result returns the answer of a request, after await.
+// result returns the answer of a request.
 func (t *turn) result(i *item) (isotone.Range, error) {
-	switch {
-	case i.err != nil:
+	if i.err != nil {
 		return isotone.Range{}, i.err
-	case t.err != nil:
-		return isotone.Range{}, t.err
 	}
-	b := t.batches[i.batch]
+	return resultOf(t.batches[i.batch], i.at)
+}
+
+// resultOf returns the answer with an index in b.
+func resultOf(b *front.Batch, at int) (isotone.Range, error) {
 	if b.Err != nil {
 		return isotone.Range{}, b.Err
 	}
-	if i.at >= len(b.Ranges) || b.Ranges[i.at].Count != b.Counts[i.at] {
-		return isotone.Range{}, httpapi.WrongCount(b.Counts[i.at])
+	if at >= len(b.Ranges) || b.Ranges[at].Count != b.Counts[at] {
+		return isotone.Range{}, httpapi.WrongCount(b.Counts[at])
 	}
-	return b.Ranges[i.at], nil
+	return b.Ranges[at], nil
 }

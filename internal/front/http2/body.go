@@ -110,6 +110,21 @@ func (y *body) drop() int64 {
 	return n
 }
 
+// rest returns what nobody has read. There is no more, as no handler reads any more.
+func (y *body) rest() []byte {
+	if y == nil {
+		return nil
+	}
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	b := y.b
+	y.b = nil
+	if y.timer != nil {
+		y.timer.Stop()
+	}
+	return b
+}
+
 // setDeadline has Read fail from a time on; the zero time: never.
 func (y *body) setDeadline(at time.Time) {
 	y.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/grpc"
 )
 
@@ -19,6 +20,10 @@ type sender struct {
 }
 
 func (a *sender) Send(frames []byte) {
+	if len(a.stream.out) > 0 {
+		a.stream.out = append(a.stream.out, frames...)
+		return
+	}
 	if rest := a.conn.send(a.stream, frames, false); len(rest) > 0 {
 		a.conn.waitForWindow(a.stream, rest)
 	}
@@ -45,6 +50,50 @@ func (c *conn) beginDuplex(id uint32, r *request) bool {
 	c.add(s)
 	c.conn.SetBuffered(c.appendHeaders(c.conn.Buffered(), flagEndHeaders, id, c.encoder.encode(duplexHead, &c.front.encoded)))
 	c.earn()
+	return true
+}
+
+// HandOver implements [grpc.HandOver].
+func (w *writer) HandOver(open func(front.Backend, grpc.Sender) grpc.Duplex) (post func(f func()) bool) {
+	x, opened := w.exchange, make(chan bool, 1)
+	f := x.conn.front
+	if f.cfg.Backend == nil || !f.cfg.Loop.Post(func() { opened <- x.conn.handOver(x, open) }) {
+		return nil
+	}
+	select {
+	case ok := <-opened:
+		if ok {
+			return f.cfg.Loop.Post
+		}
+	case <-x.request.Context().Done(): // the stream has ended before; the loop may have, too
+	}
+	return nil
+}
+
+// handOver has a duplex answer the rest of an exchange. It reports false if the stream has ended.
+func (c *conn) handOver(x *exchange, open func(front.Backend, grpc.Sender) grpc.Duplex) bool {
+	s := x.stream
+	x.mu.Lock()
+	gone, failed := x.gone, false
+	if !gone {
+		failed = c.pumpExchange(s, x)
+		x.leave()
+	}
+	x.mu.Unlock()
+	if failed {
+		c.remove(s)
+	}
+	if gone || failed {
+		return false
+	}
+	s.x, s.message = nil, x.body.rest()
+	s.duplex = open(c.front.cfg.Backend, &sender{c, s})
+	c.duplexes++
+	if c.ending != nil {
+		s.duplex.Stop()
+	}
+	c.feed(s)
+	c.keep()
 	return true
 }
 

@@ -248,11 +248,7 @@ func (x *exchange) signal() {
 // abandon ends the exchange's part in the stream. It runs on the loop's goroutine.
 func (x *exchange) abandon() {
 	x.mu.Lock()
-	x.gone = true
-	x.signal()
-	if x.expiry != nil {
-		x.expiry.Stop()
-	}
+	x.leave()
 	done := x.ended
 	x.mu.Unlock()
 	if x.body != nil {
@@ -260,6 +256,15 @@ func (x *exchange) abandon() {
 	}
 	if !done {
 		x.cancel()
+	}
+}
+
+// leave has the exchange not touch the stream any more. x.mu is held.
+func (x *exchange) leave() {
+	x.gone = true
+	x.signal()
+	if x.expiry != nil {
+		x.expiry.Stop()
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/host/loop"
@@ -55,6 +56,8 @@ type Config struct {
 	Handler http.Handler
 	// Duplex, if not nil, returns what answers a call of gRPC in the loop, or nil: then Handler does.
 	Duplex func(path string, s *access.Session, to grpc.Sender) grpc.Duplex
+	// Backend answers calls that Handler hands over by [grpc.HandOver]. It is for the loop. Nil: none can be handed over.
+	Backend front.Backend
 	// Refusing, if not nil, returns an error for an address from which a connection may have hot requests only: the others
 	// are refused, and the connection ends with ENHANCE_YOUR_CALM.
 	Refusing func(netip.Addr) error

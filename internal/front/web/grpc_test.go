@@ -80,6 +80,11 @@ func TestGRPC_AnswersOverEachVersionThatHasTrailers(t *testing.T) {
 		}
 		s.backend.fail(nil)
 	}
+	// Streams of timestamps are for the loop.
+	a := s.client(t, "h3").post(t, grpc.PathTimestampsStream, grpc.ContentType, bytes.NewReader(framed(asked(1, 1))))
+	if code, inHead := a.status(); a.StatusCode != 200 || code != "12" || !inHead {
+		t.Errorf("a stream over h3: %d, %q, %v", a.StatusCode, code, a.Header)
+	}
 }
 
 func TestGRPC_RefusesWhatIsNone(t *testing.T) {
@@ -251,7 +256,7 @@ func TestGRPC_AnIdleStreamEnds(t *testing.T) {
 	}
 }
 
-// TestGRPC_AStreamGoesOnWhileTheListOfUsersChanges: both of its goroutines look up whom it counts for.
+// TestGRPC_AStreamGoesOnWhileTheListOfUsersChanges: the loop looks up whom it counts for.
 func TestGRPC_AStreamGoesOnWhileTheListOfUsersChanges(t *testing.T) {
 	users, everybody := rig.NewUserList(t, `{"users": {}}`), access.Timestamps
 	control, err := access.Open(access.Config{File: users.File, Anonymous: &everybody})

@@ -145,7 +145,7 @@ func (s *site) startHTTP2(t testing.TB, cfg *web.Config, server *tls.Config) *mu
 	m := &multiplexed{}
 	m.host, m.addr = rig.Serve(t, loop.Limits{}, func(l *loop.Loop) loop.Service {
 		m.front = http2.New(http2.Config{
-			Loop: l, Handler: s.Handler(), Refusing: cfg.Access.Refusing,
+			Loop: l, Handler: s.Handler(), Backend: &rig.InLoop{Backend: s.backend, Loop: l}, Refusing: cfg.Access.Refusing,
 			Limits: http2.Limits{StreamsMax: cfg.Limits.StreamsMax, HeaderBytesMax: cfg.Limits.HeaderBytesMax, WriteTimeout: cfg.Limits.WriteTimeout},
 		})
 		service := loop.Service{Open: m.front.Open, Stop: m.front.Stop, Conns: m.front.Conns}

@@ -1,0 +1,133 @@
+package http2_test
+
+import (
+	"io"
+	"net/http"
+	"testing"
+
+	xhttp2 "golang.org/x/net/http2"
+
+	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/grpc"
+	"github.com/isotone/isotone/internal/front/http2"
+	"github.com/isotone/isotone/internal/host/loop"
+)
+
+// handing is a handler that reads one byte and hands the rest of the call over to e, once may is closed. It tells whether it could.
+func handing(e *echo, may <-chan struct{}) (handler http.HandlerFunc, could <-chan bool) {
+	told := make(chan bool, 1)
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", grpc.ContentType)
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.ReadFull(r.Body, make([]byte, 1))
+		<-may
+		post := w.(grpc.HandOver).HandOver(func(b front.Backend, to grpc.Sender) grpc.Duplex {
+			if b == nil {
+				panic("no backend")
+			}
+			e.to = to
+			return e
+		})
+		told <- post != nil
+	}, told
+}
+
+func hasBackend(cfg *http2.Config, _ *loop.Limits) { cfg.Backend = cfg.Hot.Backend }
+
+// What the handler has not read belongs to the loop, whether it has come before or after, in whatever pieces.
+func TestHandOver_TheLoopAnswersWhatTheHandlerHasNotRead(t *testing.T) {
+	text := framed("one") + framed("") + framed("three")
+	for early := range len(text) + 1 {
+		e, may := &echo{times: 1}, make(chan struct{})
+		handler, could := handing(e, may)
+		c := start(t, handler, hasBackend).dial(t)
+		c.begin(1, "/any", "application/grpc")
+		c.data(1, early == len(text), "x"+text[:early])
+		_ = c.WritePing(false, [8]byte{}) // its answer says that the loop has what came before
+		for {
+			f, err := c.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h, ok := f.(*xhttp2.HeadersFrame); ok {
+				c.note(&reply{}, h)
+			}
+			if _, ok := f.(*xhttp2.PingFrame); ok {
+				break
+			}
+		}
+		close(may)
+		if early < len(text) {
+			c.data(1, true, text[early:])
+		}
+		if got, _, err := c.read(1); err != nil || got[1].body != text || !got[1].ended {
+			t.Fatalf("after %d bytes: got %+v, %v", early, got[1], err)
+		}
+		await.Until(t, "the call is closed", e.isClosed)
+		if !await.Receive(t, "the handler", could) {
+			t.Fatal("not handed over")
+		}
+	}
+}
+
+// A client that has left before is found out, and no call is opened.
+func TestHandOver_NotAfterTheEnd(t *testing.T) {
+	for name, leave := range map[string]func(*client){
+		"reset":      func(c *client) { _ = c.WriteRSTStream(1, xhttp2.ErrCodeCancel) },
+		"connection": func(c *client) { _ = c.Close() },
+	} {
+		e, may := &echo{times: 1}, make(chan struct{})
+		handler, could := handing(e, may)
+		left := make(chan struct{})
+		s := start(t, func(w http.ResponseWriter, r *http.Request) {
+			go func() { <-r.Context().Done(); close(left) }()
+			handler(w, r)
+		}, hasBackend)
+		c := s.dial(t)
+		c.begin(1, "/any", "application/grpc")
+		c.data(1, false, "x")
+		leave(c)
+		await.Receive(t, name+": the end of the request", left)
+		close(may)
+		if await.Receive(t, name, could) || e.to != nil {
+			t.Errorf("%s: a call was opened", name)
+		}
+	}
+}
+
+// A connection that ends already has the duplex end.
+func TestHandOver_WhileTheConnectionEnds(t *testing.T) {
+	e, may := &echo{times: 1}, make(chan struct{})
+	handler, _ := handing(e, may)
+	s := start(t, handler, hasBackend)
+	c := s.dial(t)
+	c.begin(1, "/any", "application/grpc")
+	c.data(1, false, "x")
+	r := &reply{}
+	for r.status == "" {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Header().StreamID == 1 {
+			c.note(r, f)
+		}
+	}
+	s.host.Call(s.front.Stop)
+	close(may)
+	for !r.ended {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Header().StreamID == 1 {
+			c.note(r, f)
+		}
+	}
+	if r.trailers["grpc-status"] != "14" {
+		t.Errorf("got %+v, want UNAVAILABLE", r)
+	}
+	_ = c.Close()
+	await.Until(t, "the connection is closed", func() bool { return s.front.Conns() == 0 })
+}
