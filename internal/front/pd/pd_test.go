@@ -2,9 +2,11 @@ package pd_test
 
 import (
 	"crypto/tls"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -95,5 +97,45 @@ func TestServer_OtherMethods(t *testing.T) {
 	pd.New(cfg).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/timestamp", nil))
 	if w.Code != http.StatusUnsupportedMediaType {
 		t.Errorf("GET /timestamp: %d", w.Code)
+	}
+}
+
+// waiting is a body that does not come until it is closed.
+type waiting struct {
+	begun func()
+	end   chan struct{}
+}
+
+func (w *waiting) Read([]byte) (int, error) {
+	w.begun()
+	<-w.end
+	return 0, io.EOF
+}
+
+// What clients can make a node hold is bounded over all connections.
+func TestUnary_CallsThatWaitForTheirRequestAreBounded(t *testing.T) {
+	const most = 4096
+	s := pd.New(pd.Config{Status: threeNodes, Port: 10_000, ClientPort: 8080})
+	ask := func(body io.Reader) (status string) {
+		r := httptest.NewRequest(http.MethodPost, "/pdpb.PD/GetMembers", body)
+		r.Header.Set("Content-Type", "application/grpc")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w.Header().Get("Grpc-Status") + w.Header().Get(http.TrailerPrefix+"Grpc-Status")
+	}
+	var calls, begun sync.WaitGroup
+	body := &waiting{begun: begun.Done, end: make(chan struct{})}
+	begun.Add(most)
+	for range most {
+		calls.Go(func() { ask(body) })
+	}
+	begun.Wait()
+	if status := ask(strings.NewReader(empty)); status != "8" {
+		t.Errorf("one more: status %s, want RESOURCE_EXHAUSTED", status)
+	}
+	close(body.end)
+	calls.Wait()
+	if status := ask(strings.NewReader(empty)); status != "0" {
+		t.Errorf("after the others: status %s", status)
 	}
 }
