@@ -91,17 +91,31 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	grpc.Answer(w, message)
 }
 
-// admit reads the request of a unary call, and returns why it is not answered.
+// admit reads the request of a unary call, and returns why it is not answered. A client that does not stop to make such calls loses
+// its connection, as on the client port.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
+	session := s.cfg.Access.Request(httpapi.AddrOf(r), httpapi.ChainsOf(r), r.TLS != nil)
+	err := session.Require(access.Timestamps)
+	refused := err != nil
+	if !refused {
+		err = s.read(w, r)
+		refused = r.Context().Err() != nil // the client has taken it back
+	}
+	if refused && session.Refused() {
+		w.Header().Set("Connection", "close")
+	}
+	return err
+}
+
+// read reads the request of a unary call.
+func (s *Server) read(w http.ResponseWriter, r *http.Request) error {
 	defer s.unary.Add(-1)
 	if s.unary.Add(1) > unaryMax {
 		return isotone.ErrOverloaded
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout))
-	if _, err := grpc.ReadOnly(r.Body); err != nil {
-		return err
-	}
-	return s.cfg.Access.Request(httpapi.AddrOf(r), httpapi.ChainsOf(r), r.TLS != nil).Require(access.Timestamps)
+	_, err := grpc.ReadOnly(r.Body)
+	return err
 }
 
 func (s *Server) observe(err error, requests int, began time.Time) {

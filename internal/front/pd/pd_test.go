@@ -1,6 +1,7 @@
 package pd_test
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/pd"
@@ -137,5 +139,31 @@ func TestUnary_CallsThatWaitForTheirRequestAreBounded(t *testing.T) {
 	calls.Wait()
 	if status := ask(strings.NewReader(empty)); status != "0" {
 		t.Errorf("after the others: status %s", status)
+	}
+}
+
+// A client whose calls are refused, or that takes them back, is answered one by one for a while, and then loses its connection.
+func TestUnary_AFloodOfRefusedCallsEndsItsConnection(t *testing.T) {
+	const most = 256
+	takenBack, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		roles access.Roles
+		ctx   context.Context
+	}{"refused": {0, t.Context()}, "taken back": {access.All, takenBack}} {
+		control, err := access.Open(access.Config{Anonymous: &c.roles, Now: func() time.Duration { return 0 }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := pd.New(pd.Config{Status: threeNodes, Port: 10_000, ClientPort: 8080, Access: control})
+		for i := range most + 1 {
+			r := httptest.NewRequestWithContext(c.ctx, http.MethodPost, "/pdpb.PD/GetMembers", strings.NewReader(empty))
+			r.Header.Set("Content-Type", "application/grpc")
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			if closes := w.Header().Get("Connection") == "close"; closes != (i == most) {
+				t.Fatalf("%s: call %d: %v", name, i, w.Header())
+			}
+		}
 	}
 }
