@@ -304,10 +304,12 @@ func (c *conn) reset(f *frame) {
 	case !c.noise():
 		return
 	}
-	if c.hot.Forget(f.stream) && c.session.Refused() {
+	s := c.streams[f.stream]
+	answering := s != nil && s.duplex != nil && s.duplex.IsBusy()
+	if (c.hot.Forget(f.stream) || answering) && c.session.Refused() {
 		c.finish(codeCalm, errResets)
 	}
-	if s := c.streams[f.stream]; s != nil {
+	if s = c.streams[f.stream]; s != nil {
 		c.remove(s)
 	}
 }
