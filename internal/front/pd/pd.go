@@ -77,8 +77,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	method := unary[r.URL.Path]
 	if method == nil {
-		grpc.Fail(w, isotone.Errorf(isotone.CodeNotFound,
-			"%.200s: this is Isotone, which has timestamps only: of pdpb.PD it serves GetMembers, GetClusterInfo and Tso", r.URL.Path))
+		err := isotone.Errorf(isotone.CodeNotFound,
+			"%.200s: this is Isotone, which has timestamps only: of pdpb.PD it serves GetMembers, GetClusterInfo and Tso", r.URL.Path)
+		s.observe(err, 1, began)
+		grpc.Fail(w, err)
 		return
 	}
 	if err := s.admit(w, r); err != nil {

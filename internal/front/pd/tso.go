@@ -48,7 +48,9 @@ func (s *Server) Open(path string, backend front.Backend, session *access.Sessio
 	}
 	t := &tso{server: s, backend: backend, session: session, to: to}
 	t.batch.Done = func(*front.Batch) { t.answer() }
-	t.release, t.end = session.TakeStream()
+	if t.release, t.end = session.TakeStream(); t.end != nil {
+		s.observe(t.end, 1, time.Now())
+	}
 	return t
 }
 
@@ -84,13 +86,20 @@ func (t *tso) collect(b []byte, last bool) (used int) {
 			count, err = t.check(message)
 		}
 		if err != nil {
-			t.end = err
+			t.refuse(err)
 			return used
 		}
 		if !t.asked.Add(count) {
 			return used
 		}
 		used = len(b) - len(rest)
+	}
+}
+
+// refuse ends the call after the batch, for a request that is wrong, or with io.EOF.
+func (t *tso) refuse(err error) {
+	if t.end = err; err != io.EOF {
+		t.server.observe(err, 1, time.Now())
 	}
 }
 

@@ -3,8 +3,11 @@ package pd_test
 import (
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -290,5 +293,23 @@ func TestTso_DoesNotUseAnAnswerOfAnotherLength(t *testing.T) {
 	b.waiting[0].Done(b.waiting[0])
 	if len(c.out) > 0 || !errors.Is(c.end, isotone.ErrInternal) {
 		t.Errorf("%d bytes, and %v; want none, and internal", len(c.out), c.end)
+	}
+}
+
+// Each request is counted once, also one that ends its call; the call itself is none.
+func TestTso_RequestsAreCounted(t *testing.T) {
+	counted := map[string]int{}
+	cfg := pd.Config{Observe: func(protocol, code string, requests int, _ time.Duration) { counted[protocol+" "+code] += requests }}
+	for _, last := range [][]byte{nil, request(7, 1, ""), ask(0), ask(1)[:7]} {
+		c := open(t, newBackend(), cfg)
+		c.send(slices.Concat(ask(1), ask(2), last))
+		c.last = true
+		if c.Resume(); c.end == nil {
+			t.Errorf("the call goes on after %x", last)
+		}
+	}
+	_, _, _ = post(t, pd.Config{Status: newBackend().Status, Observe: cfg.Observe}, "/pdpb.PD/GetRegion", empty, false)
+	if want := map[string]int{"pd ok": 8, "pd not_found": 1, "pd wrong_cluster": 1, "pd invalid_argument": 2}; !maps.Equal(counted, want) {
+		t.Errorf("counted %v, want %v", counted, want)
 	}
 }
