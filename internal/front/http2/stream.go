@@ -248,6 +248,7 @@ func (c *conn) pump(s *stream) {
 	switch s.out = c.send(s, s.out, !s.trails && s.duplex == nil); {
 	case len(s.out) > 0:
 	case s.duplex != nil:
+		s.out = nil
 		c.feed(s)
 	case s.trails:
 		c.sendTail(s)

@@ -20,8 +20,15 @@ type Batch struct {
 	largest uint64
 }
 
+// countsKept bounds the capacity that an empty batch keeps: its call may wait for long.
+const countsKept = 64
+
 // Reset empties the batch.
-func (b *Batch) Reset() { *b = Batch{Counts: b.Counts[:0]} }
+func (b *Batch) Reset() {
+	if *b = (Batch{Counts: b.Counts[:0]}); cap(b.Counts) > countsKept {
+		b.Counts = nil
+	}
+}
 
 // Add reports whether count, 1 to CountMax, still fits. The first always does.
 func (b *Batch) Add(count uint64) bool {

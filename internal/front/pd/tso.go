@@ -162,6 +162,9 @@ func (t *tso) answer() {
 	t.to.Resume()
 }
 
+// outKept bounds the buffer that a call keeps between answers: it may wait for long.
+const outKept = 1 << 10
+
 // send sends the answers of the batch.
 func (t *tso) send(r isotone.Range64) {
 	cluster := t.backend.Status().ClusterID
@@ -171,7 +174,9 @@ func (t *tso) send(r isotone.Range64) {
 		t.out = grpc.EndFrame(AppendAnswer(grpc.BeginFrame(t.out), cluster, count, last), at)
 		return nil
 	})
-	t.to.Send(t.out)
+	if t.to.Send(t.out); cap(t.out) > outKept {
+		t.out = nil
+	}
 }
 
 // notLeader says that a node does not lead in the words by which clients of PD know it: they ask the members who leads.

@@ -1,9 +1,11 @@
 package pd_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -312,4 +314,32 @@ func TestTso_RequestsAreCounted(t *testing.T) {
 	if want := map[string]int{"pd ok": 8, "pd not_found": 1, "pd wrong_cluster": 1, "pd invalid_argument": 2}; !maps.Equal(counted, want) {
 		t.Errorf("counted %v, want %v", counted, want)
 	}
+}
+
+// A call that waits for its client holds little, however much it has had to answer.
+func TestTso_HoldsLittleWhileItWaits(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const calls = 200
+	text := bytes.Repeat(ask(1), 1000)
+	kept := make([]grpc.Duplex, calls)
+	before := heap()
+	for i := range kept {
+		c := open(t, newBackend(), pd.Config{})
+		c.send(text)
+		if _, counts := c.answers(); len(counts) != 1000 {
+			t.Fatalf("%d answers", len(counts))
+		}
+		c.in, c.out = nil, nil // the client's
+		kept[i] = c.call
+	}
+	if each := (int64(heap()) - int64(before)) / calls; each > 4<<10 {
+		t.Errorf("%d bytes for each call", each)
+	}
+	runtime.KeepAlive(kept)
 }
