@@ -207,6 +207,22 @@ func TestTso_WhatWaitsSharesARequest(t *testing.T) {
 	}
 }
 
+// The answers to what has come at once are bounded: a client may not read them.
+func TestTso_TheAnswersOfABatchAreBounded(t *testing.T) {
+	b := newBackend()
+	b.held = true
+	c := open(t, b, pd.Config{})
+	c.send(bytes.Repeat(ask(1), 1500))
+	b.release()
+	if _, counts := c.answers(); len(counts) != 1024 {
+		t.Errorf("%d answers at once, want 1024", len(counts))
+	}
+	b.release()
+	if _, counts := c.answers(); len(counts) != 1500 || b.batches != 2 {
+		t.Errorf("%d answers by %d requests to the backend, want 1500 by 2", len(counts), b.batches)
+	}
+}
+
 func TestTso_RefusesWhatPDRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		request []byte
