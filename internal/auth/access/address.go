@@ -46,6 +46,15 @@ func (c *Control) Share(p Pool, most int) {
 	}
 }
 
+// ofStreams returns how many streams one may have if there are at most all of them; 0: no limit.
+func (s *shares) ofStreams(all int64) int64 {
+	share := s.streams.Load()
+	if share == 0 {
+		return 0
+	}
+	return min(share, max(1, all/streamsOut*streamsShare))
+}
+
 // hasRoom reports whether u may have one more connection in a pool.
 func (s *shares) hasRoom(u *usage, p Pool) bool {
 	most, share := u.limits.Load().Connections, s.connections[p].Load()

@@ -2,6 +2,7 @@ package access
 
 import (
 	"crypto/x509"
+	"math"
 	"net/netip"
 	"strings"
 	"time"
@@ -306,14 +307,18 @@ func (s *Session) over(requests uint64, what string, wait time.Duration) error {
 
 // TakeStream counts a stream of a live document. The caller calls done when it has ended,
 // unless there was an error, which matches isotone.ErrQuotaExceeded.
-func (s *Session) TakeStream() (done func(), err error) {
+func (s *Session) TakeStream() (done func(), err error) { return s.TakeStreamOf(math.MaxInt64) }
+
+// TakeStreamOf is TakeStream for streams of which the process has at most a number: without a limit of its own, nobody opens one who
+// has half of that number already.
+func (s *Session) TakeStreamOf(all int64) (done func(), err error) {
 	u := s.owner()
 	if u == nil {
 		return func() {}, nil
 	}
 	most := u.limits.Load().Streams
 	if most == 0 {
-		most = s.control.shares.streams.Load()
+		most = s.control.shares.ofStreams(all)
 	}
 	if n := u.streams.Add(1); most > 0 && n > most {
 		u.streams.Add(-1)

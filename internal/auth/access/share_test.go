@@ -69,4 +69,10 @@ func TestShare_OfAPool(t *testing.T) {
 			t.Errorf("%q: %d streams, want %d", name, n, want)
 		}
 	}
+	few := session(t, c, netip.AddrFrom4([4]byte{192, 0, 2, 77}))
+	for i := range 4 {
+		if _, err := few.TakeStreamOf(6); (err == nil) != (i < 3) {
+			t.Errorf("stream %d of at most 6 of all: %v", i, err)
+		}
+	}
 }

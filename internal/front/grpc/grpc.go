@@ -157,7 +157,7 @@ func (c *call) run(method func(*call) error) error {
 	if c.server.streams.Add(1) > streamsMax {
 		return isotone.Errorf(isotone.CodeOverloaded, "too many streams are open")
 	}
-	done, err := c.session.TakeStream()
+	done, err := c.session.TakeStreamOf(streamsMax)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,9 @@ var duplexHead = []field{
 	{Name: ":status", Value: "200"}, {Name: "content-type", Value: grpc.ContentType}, {Name: "grpc-accept-encoding", Value: "identity"},
 }
 
+// messageKept bounds the buffer that a duplex keeps while it waits for its client: a call may wait for long.
+const messageKept = 1 << 10
+
 // sender implements [grpc.Sender].
 type sender struct {
 	conn   *conn
@@ -121,7 +124,9 @@ func (c *conn) feed(s *stream) {
 		if c.streams[s.id] != s {
 			break
 		}
-		s.message = s.message[:copy(s.message, s.message[used:])]
+		if s.message = s.message[:copy(s.message, s.message[used:])]; len(s.message) == 0 && cap(s.message) > messageKept {
+			s.message = nil
+		}
 		c.giveBackDuplex(s, int64(used))
 		if end != nil {
 			c.endDuplex(s, end)

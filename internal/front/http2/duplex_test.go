@@ -174,6 +174,34 @@ func TestDuplex_AClientThatLeavesClosesIt(t *testing.T) {
 	}
 }
 
+// TestDuplex_AFloodOfResetsEndsTheConnection if answers were under way, as it does for other requests.
+func TestDuplex_AFloodOfResetsEndsTheConnection(t *testing.T) {
+	for _, held := range []bool{true, false} {
+		control, err := access.Open(access.Config{Now: func() time.Duration { return 0 }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := start(t, nil, func(cfg *http2.Config, _ *loop.Limits) {
+			cfg.Duplex = func(_ string, _ *access.Session, to grpc.Sender) grpc.Duplex { return &echo{to: to, times: 1, held: held} }
+		})
+		s.control = control
+		c := s.dial(t)
+		const resets = 257
+		for i := range resets {
+			c.begin(uint32(2*i+1), "/echo", "application/grpc")
+			_ = c.WriteRSTStream(uint32(2*i+1), xhttp2.ErrCodeCancel)
+		}
+		if held {
+			c.wantGone(xhttp2.ErrCodeEnhanceYourCalm)
+			continue
+		}
+		c.ask(2*resets+1, "/timestamp")
+		if got, bye, err := c.read(2*resets + 1); err != nil || bye != nil || got[2*resets+1].status != "200" {
+			t.Errorf("after calls that waited for their client: %+v, GOAWAY %v, %v", got[2*resets+1], bye, err)
+		}
+	}
+}
+
 func TestDuplex_IsOnlyWhatTheConfigurationNames(t *testing.T) {
 	c := startEcho(t, &echo{times: 1}).dial(t)
 	c.begin(1, "/other", "application/grpc")

@@ -248,6 +248,7 @@ func (c *conn) pump(s *stream) {
 	switch s.out = c.send(s, s.out, !s.trails && s.duplex == nil); {
 	case len(s.out) > 0:
 	case s.duplex != nil:
+		s.out = nil
 		c.feed(s)
 	case s.trails:
 		c.sendTail(s)
@@ -304,10 +305,12 @@ func (c *conn) reset(f *frame) {
 	case !c.noise():
 		return
 	}
-	if c.hot.Forget(f.stream) && c.session.Refused() {
+	s := c.streams[f.stream]
+	answering := s != nil && s.duplex != nil && s.duplex.IsBusy()
+	if (c.hot.Forget(f.stream) || answering) && c.session.Refused() {
 		c.finish(codeCalm, errResets)
 	}
-	if s := c.streams[f.stream]; s != nil {
+	if s = c.streams[f.stream]; s != nil {
 		c.remove(s)
 	}
 }

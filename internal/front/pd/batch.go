@@ -20,13 +20,23 @@ type Batch struct {
 	largest uint64
 }
 
+// requestsMax bounds the requests of a batch, and so the answers that wait for a client that does not read: 35 KB.
+const requestsMax = 1024
+
+// countsKept bounds the capacity that an empty batch keeps: its call may wait for long.
+const countsKept = 64
+
 // Reset empties the batch.
-func (b *Batch) Reset() { *b = Batch{Counts: b.Counts[:0]} }
+func (b *Batch) Reset() {
+	if *b = (Batch{Counts: b.Counts[:0]}); cap(b.Counts) > countsKept {
+		b.Counts = nil
+	}
+}
 
 // Add reports whether count, 1 to CountMax, still fits. The first always does.
 func (b *Batch) Add(count uint64) bool {
 	total, largest := b.total+count, max(b.largest, count)
-	if total+largest-1 > isotone.Range64CountMax {
+	if total+largest-1 > isotone.Range64CountMax || len(b.Counts) >= requestsMax {
 		return false
 	}
 	b.Counts, b.total, b.largest = append(b.Counts, count), total, largest

@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -27,8 +28,12 @@ import (
 // Protocol is the name for observers.
 const Protocol = "pd"
 
-// readTimeout bounds the wait for the request of a unary call.
-const readTimeout = 10 * time.Second
+const (
+	// readTimeout bounds the wait for the request of a unary call.
+	readTimeout = 10 * time.Second
+	// unaryMax bounds the unary calls of all clients that wait for their request: each has a buffer of 8 KiB.
+	unaryMax = 4096
+)
 
 // Config configures a [Server]. Status is required.
 type Config struct {
@@ -47,10 +52,13 @@ type Config struct {
 }
 
 // Server answers calls. It is safe for concurrent use.
-type Server struct{ cfg Config }
+type Server struct {
+	cfg   Config
+	unary atomic.Int64
+}
 
 // New returns a server.
-func New(cfg Config) *Server { return &Server{cfg} }
+func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
 // unary has the methods with one request and one answer. Requests have nothing that matters: as in PD, a caller need not know the
 // cluster's ID, which it learns here.
@@ -69,16 +77,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	method := unary[r.URL.Path]
 	if method == nil {
-		grpc.Fail(w, isotone.Errorf(isotone.CodeNotFound,
-			"%.200s: this is Isotone, which has timestamps only: of pdpb.PD it serves GetMembers, GetClusterInfo and Tso", r.URL.Path))
+		err := isotone.Errorf(isotone.CodeNotFound,
+			"%.200s: this is Isotone, which has timestamps only: of pdpb.PD it serves GetMembers, GetClusterInfo and Tso", r.URL.Path)
+		s.observe(err, 1, began)
+		grpc.Fail(w, err)
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(began.Add(readTimeout))
-	_, err := grpc.ReadOnly(r.Body)
-	if err == nil {
-		err = s.cfg.Access.Request(httpapi.AddrOf(r), httpapi.ChainsOf(r), r.TLS != nil).Require(access.Timestamps)
-	}
-	if err != nil {
+	if err := s.admit(w, r); err != nil {
 		s.observe(err, 1, began)
 		grpc.Fail(w, err)
 		return
@@ -86,6 +91,33 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	message, failure := method(s, r.TLS != nil)
 	s.observe(failure, 1, began)
 	grpc.Answer(w, message)
+}
+
+// admit reads the request of a unary call, and returns why it is not answered. A client that does not stop to make such calls loses
+// its connection, as on the client port.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
+	session := s.cfg.Access.Request(httpapi.AddrOf(r), httpapi.ChainsOf(r), r.TLS != nil)
+	err := session.Require(access.Timestamps)
+	refused := err != nil
+	if !refused {
+		err = s.read(w, r)
+		refused = r.Context().Err() != nil // the client has taken it back
+	}
+	if refused && session.Refused() {
+		w.Header().Set("Connection", "close")
+	}
+	return err
+}
+
+// read reads the request of a unary call.
+func (s *Server) read(w http.ResponseWriter, r *http.Request) error {
+	defer s.unary.Add(-1)
+	if s.unary.Add(1) > unaryMax {
+		return isotone.ErrOverloaded
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout))
+	_, err := grpc.ReadOnly(r.Body)
+	return err
 }
 
 func (s *Server) observe(err error, requests int, began time.Time) {

@@ -1,13 +1,17 @@
 package pd_test
 
 import (
+	"context"
 	"crypto/tls"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/pd"
@@ -95,5 +99,71 @@ func TestServer_OtherMethods(t *testing.T) {
 	pd.New(cfg).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/timestamp", nil))
 	if w.Code != http.StatusUnsupportedMediaType {
 		t.Errorf("GET /timestamp: %d", w.Code)
+	}
+}
+
+// waiting is a body that does not come until it is closed.
+type waiting struct {
+	begun func()
+	end   chan struct{}
+}
+
+func (w *waiting) Read([]byte) (int, error) {
+	w.begun()
+	<-w.end
+	return 0, io.EOF
+}
+
+// What clients can make a node hold is bounded over all connections.
+func TestUnary_CallsThatWaitForTheirRequestAreBounded(t *testing.T) {
+	const most = 4096
+	s := pd.New(pd.Config{Status: threeNodes, Port: 10_000, ClientPort: 8080})
+	ask := func(body io.Reader) (status string) {
+		r := httptest.NewRequest(http.MethodPost, "/pdpb.PD/GetMembers", body)
+		r.Header.Set("Content-Type", "application/grpc")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w.Header().Get("Grpc-Status") + w.Header().Get(http.TrailerPrefix+"Grpc-Status")
+	}
+	var calls, begun sync.WaitGroup
+	body := &waiting{begun: begun.Done, end: make(chan struct{})}
+	begun.Add(most)
+	for range most {
+		calls.Go(func() { ask(body) })
+	}
+	begun.Wait()
+	if status := ask(strings.NewReader(empty)); status != "8" {
+		t.Errorf("one more: status %s, want RESOURCE_EXHAUSTED", status)
+	}
+	close(body.end)
+	calls.Wait()
+	if status := ask(strings.NewReader(empty)); status != "0" {
+		t.Errorf("after the others: status %s", status)
+	}
+}
+
+// A client whose calls are refused, or that takes them back, is answered one by one for a while, and then loses its connection.
+func TestUnary_AFloodOfRefusedCallsEndsItsConnection(t *testing.T) {
+	const most = 256
+	takenBack, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		roles access.Roles
+		ctx   context.Context
+	}{"refused": {0, t.Context()}, "taken back": {access.All, takenBack}} {
+		control, err := access.Open(access.Config{Anonymous: &c.roles, Now: func() time.Duration { return 0 }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := pd.New(pd.Config{Status: threeNodes, Port: 10_000, ClientPort: 8080, Access: control})
+		for i := range most + 1 {
+			r := httptest.NewRequestWithContext(c.ctx, http.MethodPost, "/pdpb.PD/GetMembers", strings.NewReader(empty))
+			r.Header.Set("Content-Type", "application/grpc")
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			if closes := w.Header().Get("Connection") == "close"; closes != (i == most) {
+				t.Fatalf("%s: call %d: %v", name, i, w.Header())
+			}
+		}
 	}
 }

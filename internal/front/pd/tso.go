@@ -48,7 +48,9 @@ func (s *Server) Open(path string, backend front.Backend, session *access.Sessio
 	}
 	t := &tso{server: s, backend: backend, session: session, to: to}
 	t.batch.Done = func(*front.Batch) { t.answer() }
-	t.release, t.end = session.TakeStream()
+	if t.release, t.end = session.TakeStream(); t.end != nil {
+		s.observe(t.end, 1, time.Now())
+	}
 	return t
 }
 
@@ -84,13 +86,20 @@ func (t *tso) collect(b []byte, last bool) (used int) {
 			count, err = t.check(message)
 		}
 		if err != nil {
-			t.end = err
+			t.refuse(err)
 			return used
 		}
 		if !t.asked.Add(count) {
 			return used
 		}
 		used = len(b) - len(rest)
+	}
+}
+
+// refuse ends the call after the batch, for a request that is wrong, or with io.EOF.
+func (t *tso) refuse(err error) {
+	if t.end = err; err != io.EOF {
+		t.server.observe(err, 1, time.Now())
 	}
 }
 
@@ -153,6 +162,9 @@ func (t *tso) answer() {
 	t.to.Resume()
 }
 
+// outKept bounds the buffer that a call keeps between answers: it may wait for long.
+const outKept = 1 << 10
+
 // send sends the answers of the batch.
 func (t *tso) send(r isotone.Range64) {
 	cluster := t.backend.Status().ClusterID
@@ -162,7 +174,9 @@ func (t *tso) send(r isotone.Range64) {
 		t.out = grpc.EndFrame(AppendAnswer(grpc.BeginFrame(t.out), cluster, count, last), at)
 		return nil
 	})
-	t.to.Send(t.out)
+	if t.to.Send(t.out); cap(t.out) > outKept {
+		t.out = nil
+	}
 }
 
 // notLeader says that a node does not lead in the words by which clients of PD know it: they ask the members who leads.

@@ -1,10 +1,15 @@
 package pd_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"maps"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -202,6 +207,22 @@ func TestTso_WhatWaitsSharesARequest(t *testing.T) {
 	}
 }
 
+// The answers to what has come at once are bounded: a client may not read them.
+func TestTso_TheAnswersOfABatchAreBounded(t *testing.T) {
+	b := newBackend()
+	b.held = true
+	c := open(t, b, pd.Config{})
+	c.send(bytes.Repeat(ask(1), 1500))
+	b.release()
+	if _, counts := c.answers(); len(counts) != 1024 {
+		t.Errorf("%d answers at once, want 1024", len(counts))
+	}
+	b.release()
+	if _, counts := c.answers(); len(counts) != 1500 || b.batches != 2 {
+		t.Errorf("%d answers by %d requests to the backend, want 1500 by 2", len(counts), b.batches)
+	}
+}
+
 func TestTso_RefusesWhatPDRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		request []byte
@@ -291,4 +312,50 @@ func TestTso_DoesNotUseAnAnswerOfAnotherLength(t *testing.T) {
 	if len(c.out) > 0 || !errors.Is(c.end, isotone.ErrInternal) {
 		t.Errorf("%d bytes, and %v; want none, and internal", len(c.out), c.end)
 	}
+}
+
+// Each request is counted once, also one that ends its call; the call itself is none.
+func TestTso_RequestsAreCounted(t *testing.T) {
+	counted := map[string]int{}
+	cfg := pd.Config{Observe: func(protocol, code string, requests int, _ time.Duration) { counted[protocol+" "+code] += requests }}
+	for _, last := range [][]byte{nil, request(7, 1, ""), ask(0), ask(1)[:7]} {
+		c := open(t, newBackend(), cfg)
+		c.send(slices.Concat(ask(1), ask(2), last))
+		c.last = true
+		if c.Resume(); c.end == nil {
+			t.Errorf("the call goes on after %x", last)
+		}
+	}
+	_, _, _ = post(t, pd.Config{Status: newBackend().Status, Observe: cfg.Observe}, "/pdpb.PD/GetRegion", empty, false)
+	if want := map[string]int{"pd ok": 8, "pd not_found": 1, "pd wrong_cluster": 1, "pd invalid_argument": 2}; !maps.Equal(counted, want) {
+		t.Errorf("counted %v, want %v", counted, want)
+	}
+}
+
+// A call that waits for its client holds little, however much it has had to answer.
+func TestTso_HoldsLittleWhileItWaits(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const calls = 200
+	text := bytes.Repeat(ask(1), 1000)
+	kept := make([]grpc.Duplex, calls)
+	before := heap()
+	for i := range kept {
+		c := open(t, newBackend(), pd.Config{})
+		c.send(text)
+		if _, counts := c.answers(); len(counts) != 1000 {
+			t.Fatalf("%d answers", len(counts))
+		}
+		c.in, c.out = nil, nil // the client's
+		kept[i] = c.call
+	}
+	if each := (int64(heap()) - int64(before)) / calls; each > 4<<10 {
+		t.Errorf("%d bytes for each call", each)
+	}
+	runtime.KeepAlive(kept)
 }
