@@ -110,6 +110,7 @@ check_refusals() {
   refused "want both the same at the first install" --set replicas=5
   refused "want ten seconds more than the delay" --set terminationGracePeriodSeconds=6
   refused "settings.PEERS: the chart sets that itself" --set settings.PEERS=1=a:1
+  refused "settings.PD_PORT: the chart sets that itself, from other values" --set settings.PD_PORT=2379
   refused "at '/nodeIDs/3': minimum: got 4, want 65" --set nodeIDs.3=4
   refused "additional properties 'replica' not allowed" --set replica=3
   refused "want proxy.anonymous" --set proxy.enabled=true,acl.secretName=users,operator.mode=none,clientTLS.clientCA=ca.crt
