@@ -121,6 +121,9 @@ h2_case() {
   stop_web
 }
 
+# grpc_stream ADDR CALLERS SECONDS: prints "COUNT RATE P50us P99us"
+grpc_stream() { "$dir/grpc" stream "$@" | awk '{ print $1, $3, $7, $10 }'; }
+
 # Unary calls by h2load, as a client of grpc-go is slower than a node; the stream is one client of grpc-go.
 grpc_case() {
   need h2load || return 0
@@ -145,7 +148,7 @@ grpc_case() {
   local callers
   for callers in 1 64 1000 10000; do
     forget
-    for _ in $(seq "$rounds"); do measured stream "${nodes[*]}" "$dir/grpc" stream "$leader" "$callers" "$seconds"; done
+    for _ in $(seq "$rounds"); do measured stream "${nodes[*]}" grpc_stream "$leader" "$callers" "$seconds"; done
     row stream "$callers" stream
   done
 }

@@ -3,7 +3,7 @@
 //	grpc constant ADDR                   serves isotone.v1.Timestamps/Get with grpc-go; the answer is always the same
 //	grpc stream ADDR CALLERS SECONDS     has callers ask for one timestamp at a time, over one stream of one client of grpc-go
 //
-// The second prints "COUNT RATE P50us P99us" of what the callers got. It checks that timestamps increase.
+// The second prints how many the callers got, and how long each waited. It checks that timestamps increase.
 package main
 
 import (
@@ -123,18 +123,22 @@ func stream(addr string, callers int, d time.Duration) error {
 			}
 		})
 	}
+	time.AfterFunc(d, func() { stop.Store(true) })
+	done := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(done)
+	}()
 	select {
 	case err := <-failed:
 		return err
-	case <-time.After(d):
+	case <-done:
 	}
-	stop.Store(true)
-	all.Wait()
 	took := time.Since(began)
 	sum := slices.Concat(waits...)
 	slices.Sort(sum)
 	n := len(sum)
-	fmt.Println(n, float64(n)/took.Seconds(), sum[n/2].Microseconds(), sum[n*99/100].Microseconds())
+	fmt.Printf("%d timestamps, %.0f a second, p50 %d µs, p99 %d µs\n", n, float64(n)/took.Seconds(), sum[n/2].Microseconds(), sum[n*99/100].Microseconds())
 	return nil
 }
 

@@ -158,7 +158,7 @@ func runDevCommand(t *testing.T, sh, bin, command string) {
 		cmd.WaitDelay = 5 * time.Second
 		out, err := cmd.CombinedOutput()
 		text := unhex(out)
-		if ctx.Err() == nil && (strings.Contains(text, `"no_leader"`) || strings.Contains(text, "waits for its first reservation")) {
+		if ctx.Err() == nil && (strings.Contains(text, "no_leader") || strings.Contains(text, "waits for its first reservation")) {
 			continue
 		}
 		if err != nil || len(out) == 0 || strings.Contains(text, `{"error"`) {

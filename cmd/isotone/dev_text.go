@@ -85,6 +85,7 @@ func (v *devView) hints() []hintGroup {
 	if v.Source {
 		programs = append(programs,
 			hint{"Go client", "go run ./bench/client -rounds 1 -goroutines 64 " + v.Leader},
+			hint{"gRPC, 64 callers", "go run -C bench/grpc . stream " + v.Leader + " 64 1"},
 			hint{"transactions", "go run -C examples/bank . --memory --duration 5s --isotone " + v.Leader})
 	}
 	return append(groups, hintGroup{"Programs", append(programs, []hint{
