@@ -304,7 +304,7 @@ func TestOperator_WaitsUntilTheSuccessorIsAVoter(t *testing.T) {
 	done := next("voter", "04", true)
 	done.Replaces, done.Promote = 0, false
 	replace := func(script ...answer) (int, string, string) {
-		return command("member", "replace", "3", "c:9", "--yes", "--wait", "5s", "--endpoint", serveScript(t, script...).addr())
+		return command("member", "replace", "3", "c:9", "--yes", "--wait", "1m", "--endpoint", serveScript(t, script...).addr())
 	}
 	fresh := members(one, was, next("learner", "", false))
 	code, out, err := replace(members(one, was), fresh, fresh, fresh, lost, members(one, was, next("learner", "04", false)),

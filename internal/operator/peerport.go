@@ -13,7 +13,7 @@ import (
 )
 
 // peerPortTimeout bounds the question whether an address that does not answer as a node should is a peer port.
-const peerPortTimeout = time.Second
+const peerPortTimeout = 5 * time.Second
 
 // isPeerPort reports whether an answer comes from a peer port.
 func isPeerPort(response *http.Response) bool {
