@@ -73,7 +73,7 @@ func rightsTable() string {
 	for _, name := range order {
 		row := by[name]
 		if name == "`floors`" {
-			row = [2][]string{{"`floor=` above the time that the cluster has reached, on `/timestamp`"}, {"`FLOOR`, the same"}}
+			row = [2][]string{{"`floor=` above the time that the cluster has reached, on `/timestamp`; `wide_floor` and `u64_floor`, the same, on `/isotone.v1.Timestamps/…`"}, {"`FLOOR`, the same"}}
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, strings.Join(row[0], ", "), strings.Join(row[1], ", "))
 	}

@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
@@ -210,5 +211,21 @@ func (d *reader) abandon(p *pendingBatch) {
 	for i := range p.traced {
 		f.tracer.finish(protocol, 0, code, &p.traced[i])
 	}
-	f.observe(d.conn, code, len(p.asks), d.conn.Now()-p.began)
+	d.observe(p, code, d.conn.Now()-p.began)
+}
+
+// observe tells of the requests of p, by protocol.
+func (d *reader) observe(p *pendingBatch, code string, wall time.Duration) {
+	calls := 0
+	for i := range p.asks {
+		if p.asks[i].call {
+			calls++
+		}
+	}
+	if others := len(p.asks) - calls; others > 0 {
+		d.front.observe(d.conn, code, others, wall)
+	}
+	if calls > 0 {
+		d.front.observeAs(protocolCall, code, calls, wall)
+	}
 }

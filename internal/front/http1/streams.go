@@ -206,7 +206,6 @@ func (s *Streams) answer(p *pendingBatch) {
 	}
 	a := f.answersFor(s.conn)
 	a.refresh(s.conn.Now(), f.cluster())
-	calls := 0
 	next := p.answering()
 	for next.has() {
 		q, issued := p.asks[next.index], isotone.Range{}
@@ -214,7 +213,6 @@ func (s *Streams) answer(p *pendingBatch) {
 			s.waiting--
 		}
 		if q.call {
-			calls++
 			if next.failed == nil {
 				issued = p.batch.Ranges[next.index]
 			}
@@ -228,16 +226,11 @@ func (s *Streams) answer(p *pendingBatch) {
 			s.to.Deliver(q.stream, out)
 		}
 	}
-	code, wall := next.code, s.conn.Now()-p.began
+	code := next.code
 	if next.failed != nil {
 		code = string(front.ErrorOf(next.failed).Code)
 	}
-	if calls < len(p.asks) {
-		f.observe(s.conn, code, len(p.asks)-calls, wall)
-	}
-	if calls > 0 {
-		f.observeAs(protocolCall, code, calls, wall)
-	}
+	s.observe(p, code, s.conn.Now()-p.began)
 }
 
 // Forget has the answer of a stream not delivered, and reports whether the stream waits for one.

@@ -2,8 +2,10 @@ package http2_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -131,6 +133,40 @@ func TestCall_ManyShareABatch(t *testing.T) {
 	if _, batches := s.submitted(); batches > 3 {
 		t.Errorf("%d batches", batches)
 	}
+}
+
+// TestCall_EachIsCountedOnce as a call, also if its connection ends before the answer.
+func TestCall_EachIsCountedOnce(t *testing.T) {
+	var mu sync.Mutex
+	counted := map[string]int{}
+	s := start(t, nil, func(cfg *http2.Config, _ *loop.Limits) {
+		cfg.Hot.Observe = func(protocol, code string, requests int, _ time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			counted[protocol+" "+code] += requests
+		}
+	})
+	s.set(func() { s.held = true })
+	both := func(c *client) {
+		had, _ := s.submitted()
+		c.call(1, grpc.PathTimestampsGet, framed(""), 1)
+		c.ask(3, "/timestamp")
+		await.Until(t, "both are submitted", func() bool { n, _ := s.submitted(); return n == had+2 })
+	}
+	stays, leaves := s.dial(t), s.dial(t)
+	both(leaves)
+	_ = leaves.Close()
+	await.Until(t, "the connection has ended", func() bool { return s.front.Conns() == 1 })
+	both(stays)
+	s.release()
+	if _, _, err := stays.read(1, 3); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "each is counted once", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Equal(counted, map[string]int{"grpc ok": 1, "h2c ok": 1, "grpc deadline_exceeded": 1, "h2c deadline_exceeded": 1})
+	})
 }
 
 // TestCall_AnAnswerWaitsForItsWindow, and its trailers with it.

@@ -182,7 +182,9 @@ func TestDuplex_AFloodOfResetsEndsTheConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := start(t, nil, func(cfg *http2.Config, _ *loop.Limits) {
-			cfg.Duplex = func(_ string, _ *access.Session, to grpc.Sender) grpc.Duplex { return &echo{to: to, times: 1, held: held} }
+			cfg.Duplex = func(_ string, _ *access.Session, to grpc.Sender) grpc.Duplex {
+				return &echo{to: to, times: 1, held: held}
+			}
 		})
 		s.control = control
 		c := s.dial(t)

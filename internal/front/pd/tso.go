@@ -38,8 +38,8 @@ type tso struct {
 	end    error // nil: none yet
 }
 
-// errStopping ends calls when the server stops.
-var errStopping = isotone.Errorf(isotone.CodeNoLeader, "this node is stopping, and is not leader any more")
+// errStopping ends calls when the server stops, or closes a connection that was idle. Clients of PD know it by "is not leader".
+var errStopping = isotone.Errorf(isotone.CodeNoLeader, "this node ends the call: it stops and is not leader any more, or nothing came for long; open another")
 
 // Open returns what answers a call in the loop of backend, or nil for another method than Tso.
 func (s *Server) Open(path string, backend front.Backend, session *access.Session, to grpc.Sender) grpc.Duplex {

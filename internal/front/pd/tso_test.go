@@ -284,6 +284,11 @@ func TestTso_StopsWhenNothingIsUnderWay(t *testing.T) {
 	if !errors.Is(idle.end, isotone.ErrNoLeader) || busy.end != nil {
 		t.Fatalf("idle: %v, busy: %v; want an end for the idle one", idle.end, busy.end)
 	}
+	for _, want := range []string{"is not leader", "nothing came for long"} { // it is called for an idle connection, too
+		if !strings.Contains(idle.end.Error(), want) {
+			t.Errorf("%v does not say %q", idle.end, want)
+		}
+	}
 	b.release()
 	if _, counts := busy.answers(); len(counts) != 2 || !errors.Is(busy.end, isotone.ErrNoLeader) {
 		t.Errorf("%d answers, and %v; want 2, and the end", len(counts), busy.end)
