@@ -31,6 +31,7 @@ type conn struct {
 	over      bool // nothing is read any more
 	told      bool // the client is to go elsewhere
 	ending    error
+	stopping  bool          // duplexes are to end
 	noisy     time.Duration // until when noise is paid for
 	earned    int           // frames that are paid for by what was sent
 
@@ -229,14 +230,19 @@ func (c *conn) leave() {
 // finish closes the connection, for a reason, when the requests so far are answered. Later ones are ignored: the
 // client knows that it may repeat them elsewhere.
 func (c *conn) finish(why code, reason error) {
-	if c.over || c.ending != nil {
+	if c.over {
 		return
 	}
-	c.told, c.ending = true, reason
-	if c.greeted {
-		c.conn.SetBuffered(appendGoAway(c.conn.Buffered(), c.last, why))
+	if c.ending == nil {
+		c.told, c.ending = true, reason
+		if c.greeted {
+			c.conn.SetBuffered(appendGoAway(c.conn.Buffered(), c.last, why))
+		}
 	}
-	c.stopDuplexes()
+	if reason != errGoAway { // else calls go on, as requests do
+		c.stopping = true
+		c.stopDuplexes()
+	}
 	c.keep()
 }
 

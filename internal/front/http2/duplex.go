@@ -92,7 +92,7 @@ func (c *conn) handOver(x *exchange, open func(front.Backend, grpc.Sender) grpc.
 	s.x, s.message = nil, x.body.rest()
 	s.duplex = open(c.front.cfg.Backend, &sender{c, s})
 	c.duplexes++
-	if c.ending != nil {
+	if c.stopping {
 		s.duplex.Stop()
 	}
 	c.feed(s)

@@ -22,6 +22,7 @@ type echo struct {
 	to      grpc.Sender
 	times   int
 	held    bool // take nothing
+	busy    bool // as long as it is open
 	stopped bool
 
 	mu     sync.Mutex
@@ -47,7 +48,7 @@ func (e *echo) Take(b []byte, last bool) (used int, end error) {
 	return 0, nil
 }
 
-func (e *echo) IsBusy() bool { return e.held }
+func (e *echo) IsBusy() bool { return e.held || e.busy }
 
 func (e *echo) Stop() { e.stopped = true }
 

@@ -105,29 +105,68 @@ func TestHandOver_WhileTheConnectionEnds(t *testing.T) {
 	c.begin(1, "/any", "application/grpc")
 	c.data(1, false, "x")
 	r := &reply{}
-	for r.status == "" {
-		f, err := c.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.Header().StreamID == 1 {
-			c.note(r, f)
-		}
-	}
+	c.readUntil(t, r, func() bool { return r.status != "" })
 	s.host.Call(s.front.Stop)
 	close(may)
-	for !r.ended {
-		f, err := c.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.Header().StreamID == 1 {
-			c.note(r, f)
-		}
-	}
+	c.readUntil(t, r, func() bool { return r.ended })
 	if r.trailers["grpc-status"] != "14" {
 		t.Errorf("got %+v, want UNAVAILABLE", r)
 	}
 	_ = c.Close()
 	await.Until(t, "the connection is closed", func() bool { return s.front.Conns() == 0 })
+}
+
+// An answer that ends the connection leaves calls alone, until the node stops.
+func TestHandOver_GoesOnAfterTheConnectionIsToEnd(t *testing.T) {
+	e := &echo{times: 1, busy: true}
+	handing, _ := handing(e, closed())
+	s := start(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/cold" {
+			w.Header().Set("Connection", "close")
+			return
+		}
+		handing(w, r)
+	}, hasBackend)
+	c := s.dial(t)
+	c.begin(1, "/any", "application/grpc")
+	c.data(1, false, "x"+framed("before"))
+	r := &reply{}
+	c.readUntil(t, r, func() bool { return r.body == framed("before") })
+	c.headers(3, true, c.encode("/cold"))
+	cold := &reply{}
+	c.readUntilOf(t, 3, cold, func() bool { return cold.ended })
+	c.data(1, false, framed("after"))
+	c.readUntil(t, r, func() bool { return r.body == framed("before")+framed("after") })
+	s.host.Call(s.front.Stop)
+	c.readUntil(t, r, func() bool { return r.ended })
+	if r.trailers["grpc-status"] != "14" {
+		t.Errorf("got %+v, want UNAVAILABLE", r)
+	}
+}
+
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+// readUntil adds what comes on stream 1 to r.
+func (c *client) readUntil(t *testing.T, r *reply, done func() bool) {
+	t.Helper()
+	c.readUntilOf(t, 1, r, done)
+}
+
+func (c *client) readUntilOf(t *testing.T, stream uint32, r *reply, done func() bool) {
+	t.Helper()
+	for !done() {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Header().StreamID == stream {
+			c.note(r, f)
+		} else if h, ok := f.(*xhttp2.HeadersFrame); ok {
+			c.note(&reply{}, h)
+		}
+	}
 }
