@@ -107,6 +107,17 @@ func TestGuard_ARequestCountsOnce(t *testing.T) {
 	}
 }
 
+// TestGuard_EmptyCredentialsAreNotNone: the standard servers refuse them, also where a request without any may be answered.
+func TestGuard_EmptyCredentialsAreNotNone(t *testing.T) {
+	s := startFront(t)
+	c := dial(t, s)
+	_, _ = io.WriteString(c, with("Authorization:"))
+	expect(t, bufio.NewReader(c), "the request")
+	if n := s.detached.Load(); n != 1 {
+		t.Errorf("%d connections were detached, want 1", n)
+	}
+}
+
 // TestGuard_ChecksWhatTheClientHasSent while other input takes its place in the loop's buffer.
 func TestGuard_ChecksWhatTheClientHasSent(t *testing.T) {
 	s, users := startGuarded(t)

@@ -173,6 +173,7 @@ func (r *request) setField(f field, value, b []byte) bool {
 		r.trace = spanOf(value, b)
 	case fieldAuthorization:
 		r.credentials = spanOf(value, b)
+		return len(value) > 0 // the handler refuses an empty one
 	}
 	return true
 }

@@ -35,8 +35,8 @@ func (c *conn) callOf(r *request) *call {
 				return nil // the client ends a call that takes too long; nothing waits longer than the backend
 			}
 		case "authorization":
-			if made.credentials != "" {
-				return nil
+			if made.credentials != "" || f.Value == "" {
+				return nil // which the handler refuses
 			}
 			made.credentials = f.Value
 		case "te", "user-agent", "grpc-accept-encoding", "accept-encoding", "content-length":
