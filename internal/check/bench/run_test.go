@@ -36,6 +36,7 @@ type fakeCluster struct {
 	asked   map[string]int
 	issue   func(first, count uint64) uint64 // changes what is issued
 	onIssue func(n uint64)
+	refused func()      // there was no leader
 	short   func() bool // answers with less than a timestamp
 }
 
@@ -79,6 +80,9 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *fakeCluster) ask(n *fakeNode, count uint64) (isotone.Range, isotone.Code) {
 	switch c.leader {
 	case "":
+		if c.refused != nil {
+			c.refused()
+		}
 		return isotone.Range{}, isotone.CodeNoLeader
 	case n.addr():
 	default:
@@ -180,27 +184,28 @@ func TestRun_FollowsTheLeader(t *testing.T) {
 func TestRun_GoesOnWhenALeaderIsGone(t *testing.T) {
 	for _, protocol := range []string{"http1", "resp"} {
 		c := newFakeCluster(t, 3)
-		var once sync.Once
 		c.onIssue = func(n uint64) {
-			if n == 100 {
-				old := c.nodes[0]
+			if n == 100 && c.leader == c.nodes[0].addr() {
 				c.leader = ""
-				once.Do(func() { go old.CloseClientConnections() })
-				time.AfterFunc(100*time.Millisecond, func() {
-					c.mu.Lock()
-					defer c.mu.Unlock()
-					c.leader = c.nodes[1].addr()
-				})
+				go c.nodes[0].CloseClientConnections()
 			}
 		}
-		r, err := runAt(t, c.nodes[0].addr(), func(o *Options) { o.Protocol, o.Rate = protocol, 1000 })
+		// The only caller asks again once it has read its latest answer, or lost it. So what follows is a part of the gap.
+		c.refused = sync.OnceFunc(func() {
+			time.AfterFunc(100*time.Millisecond, func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.leader = c.nodes[1].addr()
+			})
+		})
+		r, err := runAt(t, c.nodes[0].addr(), func(o *Options) { o.Protocol, o.Rate, o.Connections = protocol, 1000, 1 })
 		if err != nil {
 			t.Fatal(err)
 		}
 		if r.Result.Answers != 200 || !r.Verdict.OK || r.Result.Errors["no_leader"] == 0 {
 			t.Errorf("%s: %d answers, errors %v, %+v", protocol, r.Result.Answers, r.Result.Errors, r.Verdict)
 		}
-		within(t, "longest gap", float64(r.Result.LongestGap.Length), 0.09, 5)
+		within(t, "longest gap", float64(r.Result.LongestGap.Length), 0.1, 30)
 	}
 }
 
