@@ -107,6 +107,7 @@ internal/check/demolive:        . internal/reply internal/live internal/check/be
 internal/check/demoscale:       . internal/front/stats internal/proxy internal/proxy/balance internal/check/bench internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/chaos:           . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/ports internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/fakecluster:     internal/inspect/survey
+internal/check/conformance:     .
 internal/check/chromium:        ; golang.org/x/net
 internal/check/trial:           . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/evidence internal/check/parallel
 internal/check/membership:      ; golang.org/x/sys
