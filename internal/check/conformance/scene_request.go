@@ -148,7 +148,7 @@ var requests = []Scenario{
 	{Name: "a-list-without-end", Rules: rules("C29"), play: func(s *stage) {
 		s.start(1)
 		c := s.open()
-		s.nodes[0].on("CLUSTER SLOTS", -1, func(r *request) answer {
+		s.nodes[0].on("CLUSTER SLOTS", 3, func(r *request) answer {
 			block := []byte(strings.Repeat("*1\r\n", 16<<10))
 			_, err := r.conn.Write([]byte("*1\r\n"))
 			for sent := 0; err == nil; sent += len(block) {
