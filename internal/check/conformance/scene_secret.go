@@ -104,7 +104,7 @@ var credentials = []Scenario{
 		n.addr = abroad(n.addr)
 		n.start()
 		s.guard(secret)
-		_, made := s.make(2*short, known)
+		_, made := s.make(callDeadline, known)
 		made.fails("C8", "unauthorized")
 		s.check(!n.sent(secret), "C8", "the secret was sent to %s", n.addr)
 	}},
