@@ -121,9 +121,9 @@ var connecting = []Scenario{
 		n.hangUp("", -1)
 		_, made := s.make(callDeadline)
 		first := n.awaitGot("", 1)
-		const times = 120
+		const times = 60
 		list := n.awaitGot("", times)
-		s.paced("C47", append(first, list[times-1]), 60*time.Millisecond)
+		s.paced("C47", append(first, list[times-1]), 30*time.Millisecond)
 		s.mu.Lock()
 		n.rules = nil
 		s.mu.Unlock()
