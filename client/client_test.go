@@ -246,22 +246,20 @@ func TestHooks_SeeAnswersRetriesAndLeaders(t *testing.T) {
 func TestCall_AllocatesLittle(t *testing.T) {
 	c := quietServer(t)
 	ctx := context.Background()
-	allocs := testing.AllocsPerRun(500, func() {
-		if _, err := c.Timestamp(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	if allocs != 0 {
-		t.Errorf("a direct call: %v allocations", allocs)
+	// On a busy machine an answer may be late. Then the client looks for another leader, which allocates, but not with every call.
+	within := func(what string, most float64, call func() error) {
+		var allocs float64
+		await.Done(t, await.Timeout, func() (bool, string) {
+			allocs = testing.AllocsPerRun(100, func() {
+				if err := call(); err != nil {
+					t.Error(err)
+				}
+			})
+			return allocs <= most || t.Failed(), fmt.Sprintf("%s: %v allocations", what, allocs)
+		})
 	}
-	allocs = testing.AllocsPerRun(500, func() {
-		if _, err := c.Timestamps(ctx, 1); err != nil {
-			t.Error(err)
-		}
-	})
-	if allocs > 2 {
-		t.Errorf("a call in a batch: %v allocations", allocs)
-	}
+	within("a direct call", 0, func() error { _, err := c.Timestamp(ctx); return err })
+	within("a call in a batch", 2, func() error { _, err := c.Timestamps(ctx, 1); return err })
 }
 
 func BenchmarkTimestamp_Alone(b *testing.B) {
