@@ -131,6 +131,14 @@ SNOWFLAKE_TIME ?= 200ms
 bench-snowflake: ## package snowflake, alone and beside another generator; see docs/snowflake.md
 	bench/snowflake/run.sh '$(SNOWFLAKE_ROUNDS)' '$(SNOWFLAKE_TIME)'
 
+# make clients-bench CLIENTS='go rust'
+.PHONY: clients clients-bench
+clients: ## the clients in other languages: their own checks, and the conformance kit
+	.ci/run clients
+
+clients-bench: ## 1,000 callers of each client, and a lone call beside a bare socket: CLIENTS (all languages)
+	bench/clients.sh $(CLIENTS)
+
 # make interop INTEROP=ioredis
 #
 # Libraries are installed into INTEROP_DIR (~/.cache/isotone-interop). Tools that are missing are
