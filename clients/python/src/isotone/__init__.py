@@ -9,6 +9,7 @@
 from . import errors, snowflake
 from .client import Client, Credentials, Hooks, Options
 from .errors import Error
+from .generator import Generator, GeneratorOptions
 from .snowflake import Layout
 from .timestamps import Range, Range64, Timestamp, Timestamp64
 
@@ -17,6 +18,8 @@ __all__ = [
     "Client",
     "Credentials",
     "Error",
+    "Generator",
+    "GeneratorOptions",
     "Hooks",
     "Layout",
     "Options",

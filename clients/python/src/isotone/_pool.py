@@ -258,7 +258,8 @@ class Pool:
 
     def _refused(self, link: Link, batch: Batch, refusal: Refusal) -> None:
         error = refusal.error()
-        if refusal.code == "unauthorized" and link.answered:
+        known = link.answered or self.client.options.credentials
+        if refusal.code == "unauthorized" and known:
             self.retry(link, batch, error)  # the node has forgotten who this is: see C10
             link.end(error)
             return

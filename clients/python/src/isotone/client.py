@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from ._address import valid_addr
 from ._pool import ALONE_MAX, ID_BATCH_MAX, Batch, Pool, Queue
@@ -20,10 +20,9 @@ from ._router import Router, readable
 from ._search import Use
 from .errors import ClosedError, DeadlineExceededError, Error, InvalidArgumentError, OverloadedError
 from .errors import QuotaExceededError, WrongClusterError
+from .generator import Generator, GeneratorOptions
 from .timestamps import COUNT64_MAX, COUNT_MAX, Range, Range64, Timestamp, Timestamp64
 
-if TYPE_CHECKING:
-    from .generator import Generator, GeneratorOptions
 
 Mode = Literal["default", "quorum", "lease"]
 C = TypeVar("C", bound="Client")
@@ -256,8 +255,6 @@ class Client:
         self, options: GeneratorOptions | None = None, *, timeout: float | None = _DEFAULT
     ) -> Generator:
         """Leases a worker, and returns a generator of its IDs. Close it before the client."""
-        from .generator import Generator, GeneratorOptions
-
         generator = Generator(self, options or GeneratorOptions())
         await generator._start(self.options.timeout if timeout == _DEFAULT else timeout)
         return generator
