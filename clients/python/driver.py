@@ -12,7 +12,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent / "src"))
 
-import isotone  # noqa: E402
+import isotone
 
 FEATURES = [
     "queue_max", "credentials", "tls", "client_certificate", "above", "lazy", "events", "generator", "generator_clock",

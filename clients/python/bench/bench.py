@@ -97,9 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Prints: count rate p50_us p99_us")
     parser.add_argument("--callers", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument(
-        "--lone", action="store_true", help="one call at a time, beside a bare asyncio socket"
-    )
+    parser.add_argument("--lone", action="store_true", help="one call at a time, beside a bare asyncio socket")
     parser.add_argument("--sync", action="store_true", help="threads and the synchronous client")
     parser.add_argument("addrs", nargs="+", metavar="HOST:PORT")
     args = parser.parse_args()

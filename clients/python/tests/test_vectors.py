@@ -133,7 +133,7 @@ def test_quota_pauses(v: dict[str, Any]) -> None:
 def test_generators(v: dict[str, Any]) -> None:
     lease = tuple(v["lease"]) if v["lease"] else None
     layout = Layout.parse(v["layout"], v["epoch"])
-    worker = snowflake.Worker(v["worker"], layout, lease, v["ahead_max_ms"])  # type: ignore[arg-type]
+    worker = snowflake.Worker(v["worker"], layout, lease, v["ahead_max_ms"])
     for step in v["steps"]:
         if "extend" in step:
             worker.extend(step["extend"])
@@ -144,9 +144,7 @@ def test_generators(v: dict[str, Any]) -> None:
                 worker.take(step["take"], step["now"])
             assert refused.value.reason == step["refused"]
             kind = step["refused"].partition("_")[0]
-            assert refused.value.code == {"batch": "invalid_argument", "clock": "clock"}.get(
-                kind, "overloaded"
-            )
+            assert refused.value.code == {"batch": "invalid_argument", "clock": "clock"}.get(kind, "overloaded")
         else:
             ids = worker.take(step["take"], step["now"])
             assert (len(ids), str(ids[0]), str(ids[-1])) == (step["take"], step["first"], step["last"])

@@ -6,7 +6,7 @@
 :mod:`isotone.sync` has the same for threads.
 """
 
-from . import errors, snowflake
+from . import errors, snowflake, sync
 from .client import Client, Credentials, Hooks, Options
 from .errors import Error
 from .generator import Generator, GeneratorOptions
@@ -29,4 +29,5 @@ __all__ = [
     "Timestamp64",
     "errors",
     "snowflake",
+    "sync",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from itertools import count as count_from
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -41,35 +42,38 @@ class Queue:
         self.mode = mode
         self.calls: list[Call] = []
         self.sizes: dict[Call, int] = {}  # of calls for ranges
+        self.marked = 0  # how many of the calls have a deadline in the client's lane
         self.request_of_one = request(form, 1, mode)
 
     def take(self) -> Batch | None:
         """Returns the next request, None if nobody waits any more."""
-        calls = [call for call in self.calls if not call.done()]
-        self.calls = []
-        if not calls:
+        calls, self.calls, marked, self.marked = self.calls, [], self.marked, 0
+        if all(call.done() for call in calls):  # stops at the first that waits
             self.sizes.clear()
             return None
         if not self.sizes and len(calls) <= _COUNT_MAX[self.form]:
             return Batch(self, calls, None, len(calls))
+        calls = [call for call in calls if not call.done()]
         sizes = [self.sizes.get(call, 0) for call in calls]
         count = end = 0
         while end < len(calls) and count + (sizes[end] or 1) <= _COUNT_MAX[self.form]:
             count += sizes[end] or 1
             end += 1
-        self.calls = calls[end:]
+        self.calls, self.marked = calls[end:], max(marked - end, 0)
         self.sizes = {call: size for call, size in zip(self.calls, sizes[end:], strict=True) if size}
         return Batch(self, calls[:end], sizes[:end], count)
 
     def put_back(self, batch: Batch) -> None:
         """Has the calls of a request wait again, before all others."""
         self.calls[:0] = batch.calls
+        self.marked += len(batch.calls)
         if batch.sizes:
             self.sizes.update((c, n) for c, n in zip(batch.calls, batch.sizes, strict=True) if n)
 
     def make_room(self, most: int) -> None:
         """Removes the calls that have left, and raises OverloadedError if too many are left."""
         self.calls = [call for call in self.calls if not call.done()]
+        self.marked = 0
         if len(self.calls) >= most:
             raise OverloadedError(f"{len(self.calls)} calls are waiting{self.pool.client._trouble()}")
 
@@ -77,7 +81,7 @@ class Queue:
 class Batch:
     """One request, and the calls that it answers."""
 
-    __slots__ = ("above", "calls", "count", "floor", "queue", "sent_at", "sizes")
+    __slots__ = ("above", "calls", "count", "floor", "queue", "sent_at", "settled", "sizes")
 
     def __init__(
         self,
@@ -94,6 +98,7 @@ class Batch:
         self.above = above  # the floor of the only call
         self.floor = Timestamp()  # that of the client when the request was sent
         self.sent_at = 0.0
+        self.settled = False
 
     def line(self, carries: bool) -> bytes:
         """Returns the request. It carries the floor until the connection has answered (C19)."""
@@ -124,12 +129,12 @@ class Batch:
 
     def deliver(self, value: Any) -> None:
         """Gives each call its numbers."""
+        self.settled = True
         if self.sizes is None and self.queue.form == TS:
-            time, index = value
-            for call in self.calls:
+            pairs = zip(repeat(value[0]), count_from(value[1]), strict=False)
+            for call, timestamp in zip(self.calls, map(_new, repeat(Timestamp), pairs), strict=False):
                 if not call.done():
-                    call.set_result(_new(Timestamp, (time, index)))
-                index += 1
+                    call.set_result(timestamp)
             return
         at = 0
         for call, size in zip(self.calls, self.sizes or repeat(0), strict=False):
@@ -148,6 +153,7 @@ class Batch:
 
     def fail(self, error: Error) -> None:
         """Fails all calls."""
+        self.settled = True
         for call in self.calls:
             if not call.done():
                 call.set_exception(type(error)(str(error), error.reason))
@@ -201,6 +207,7 @@ class Pool:
             link.busy.add(queue)
             self.recent = len(batch.calls)
             self._send(link, batch)
+            self.client._mark(batch.calls, self, batch)
 
     def _send(self, link: Link, batch: Batch) -> None:
         assert link.transport
@@ -229,9 +236,7 @@ class Pool:
         if batch.queue.form != IDS:
             first, last = batch.place(value, 0), batch.place(value, batch.count - 1)
             if first <= batch.floor:
-                error = InternalError(
-                    f"{link.addr} issued {first} for a request that was sent after {batch.floor}"
-                )
+                error = InternalError(f"{link.addr} issued {first} for a request that was sent after {batch.floor}")
                 batch.fail(error)
                 client._router.reject(link.addr, error)
                 link.end(error)

@@ -74,7 +74,7 @@ def _read_timestamp(count: int, data: bytes, at: int) -> Read[Timestamp]:
 def _read_timestamp64(count: int, data: bytes, at: int) -> Read[Timestamp64]:
     found = re.compile(rb"\$([0-9][0-9]?)\r\n([0-9]{1,20})\r\n").match(data, at)
     if not found:
-        return _incomplete(data, at, rb"(\$[0-9]{0,2}(\r(\n[0-9]{0,20}\r?)?)?)?")
+        return _beginning(data, at, rb"(\$[0-9]{0,2}(\r(\n[0-9]{0,20}\r?)?)?)?")
     last = int(found[2]) + count - 1
     if int(found[1]) != len(found[2]) or last > _U64_MAX:
         raise MalformedError("not a timestamp of 64 bits")
@@ -93,16 +93,18 @@ def _read_ids(count: int, data: bytes, at: int) -> Read[list[int]]:
     found = _IDS.match(data, at)
     lines = data[at : found.end()].split(b"\r\n", count) if found else []
     if len(lines) <= count:
-        return _incomplete(data, found.end() if found else at, rb"(:([0-9]{1,19}\r?)?)?")
+        return _beginning(data, found.end() if found else at, rb"(:([0-9]{1,19}\r?)?)?")
     ids = [int(line[1:]) for line in lines[:count]]
     if max(ids) >> 63:
         raise MalformedError("an ID of more than 63 bits")
     return ids, at + sum(map(len, lines[:count])) + 2 * count
 
 
-def _incomplete(data: bytes, at: int, beginning: bytes) -> None:
-    if len(data) - at > LINE_MAX or not re.compile(beginning).fullmatch(data, at):
+def _beginning(data: bytes, at: int, pattern: bytes) -> Read[Any]:
+    """Returns None if the data may become what the pattern is the beginning of."""
+    if len(data) - at > LINE_MAX or not re.compile(pattern).fullmatch(data, at):
         raise MalformedError("not the answer to the request")
+    return None
 
 
 def _line(data: bytes, at: int) -> Read[bytes]:

@@ -20,8 +20,16 @@ from ._pace import PAUSE_MAX, SPARE_PAUSE_MAX
 from ._pool import Pool
 from ._resp import View, cluster_of, view_of
 from ._search import Outcome, Search, Use, Verdict
-from .errors import Error, ForbiddenError, InvalidArgumentError, MalformedError, NoLeaderError
-from .errors import Refusal, UnauthorizedError, WrongClusterError
+from .errors import (
+    Error,
+    ForbiddenError,
+    InvalidArgumentError,
+    MalformedError,
+    NoLeaderError,
+    Refusal,
+    UnauthorizedError,
+    WrongClusterError,
+)
 
 if TYPE_CHECKING:
     from .client import Client
@@ -36,7 +44,7 @@ HELD_MAX = 10.0
 _CERTIFICATE_ALERTS = ("HANDSHAKE_FAILURE", "CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
 
 
-class Refuses(Exception):  # noqa: N818: it wraps the error
+class Refuses(Exception):  # noqa: N818 - it wraps the error
     """A node refuses this client, whatever it asks."""
 
     def __init__(self, why: Error) -> None:
@@ -116,8 +124,8 @@ class Router:
                 link.end(ConnectionError("the search is over"))
         for use in self.wanted:
             leader = [self.search.leader] if self.search.leader else []
-            for addr in self.search.members() if use is Use.IDS else leader:
-                due.append(self._connect(self.pools[use], addr, now))
+            addrs = self.search.members() if use is Use.IDS else leader
+            due += [self._connect(self.pools[use], addr, now) for addr in addrs]
         self.wake_at(min([*due, again or math.inf]))
 
     def _watch(self, pool: Pool, used: bool, now: float) -> float:
@@ -171,9 +179,7 @@ class Router:
         self.links.add(link)
         link.gone.add_done_callback(lambda _: self.links.discard(link))
         try:
-            await self.client._loop.create_connection(
-                lambda: link, host, port, ssl=options.tls, server_hostname=name
-            )
+            await self.client._loop.create_connection(lambda: link, host, port, ssl=options.tls, server_hostname=name)
         finally:
             if not link.transport:
                 self.links.discard(link)
@@ -194,9 +200,7 @@ class Router:
         assert link.transport
         peer = str(link.transport.get_extra_info("peername")[0]).partition("%")[0]
         if not options.tls and not ipaddress.ip_address(peer).is_loopback:
-            raise UnauthorizedError(
-                f"the secret would cross the network to {peer} in plaintext: set options.tls"
-            )
+            raise UnauthorizedError(f"the secret would cross the network to {peer} in plaintext: set options.tls")
         got = options.credentials() if callable(options.credentials) else options.credentials
         if inspect.isawaitable(got):
             got = await got
@@ -206,7 +210,7 @@ class Router:
         client, told = self.client, cluster_of(info)
         if told == "":
             raise NoLeaderError("the node does not know its cluster yet")
-        if told is None and not client.options.cluster or told and not client.cluster:
+        if (told is None and not client.options.cluster) or (told and not client.cluster):
             client.cluster = told or client.cluster
         elif told != client.cluster:
             mine = f"belongs to cluster {told}" if told else "does not report its cluster"
@@ -230,7 +234,8 @@ class Router:
         return math.inf
 
     async def _dial(self, pool: Pool, addr: str) -> None:
-        error, began = None, self.client._time()
+        error: Exception | None = None
+        began = self.client._time()
         try:
             link, pong = await self.open(addr, pool.use, "PING")
             if pong != b"PONG":
@@ -312,9 +317,7 @@ class Router:
         view, error, began = None, None, self.client._time()
         try:
             if link and not link.error:
-                reply = await asyncio.wait_for(
-                    link.ask(["CLUSTER", "SLOTS"])[0], self.client.options.dial_timeout
-                )
+                reply = await asyncio.wait_for(link.ask(["CLUSTER", "SLOTS"])[0], self.client.options.dial_timeout)
                 view = view_of(refused(reply), addr)
             else:
                 link = None
@@ -346,10 +349,10 @@ class Router:
             self._confirmed(addr)
         elif verdict is Verdict.FOLLOWED:
             self._followed()
-        stamps = self.pools[Use.STAMPS]
-        have = any(other.addr == addr for other in stamps.links) or (addr, Use.STAMPS) in self._dialing
-        if addr == view.leader == self.search.leader and self.search.suspected and not have:
-            if self.search.dial_at(addr, Use.STAMPS) <= now:
+        if addr == view.leader == self.search.leader and self.search.suspected:
+            stamps = self.pools[Use.STAMPS]
+            have = any(other.addr == addr for other in stamps.links) or (addr, Use.STAMPS) in self._dialing
+            if not have and self.search.dial_at(addr, Use.STAMPS) <= now:
                 stamps.rtt.add(now - began)
                 self._attach(stamps, link)  # the first request does not wait for another connection
 

@@ -14,15 +14,21 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar, cast
 
 from ._address import valid_addr
-from ._pool import ALONE_MAX, ID_BATCH_MAX, Batch, Pool, Queue
+from ._pool import ALONE_MAX, ID_BATCH_MAX, Batch, Call, Pool, Queue
 from ._resp import IDS, MEMBERS_MAX, TS, TS64, valid_cluster
 from ._router import Router, readable
 from ._search import Use
-from .errors import ClosedError, DeadlineExceededError, Error, InvalidArgumentError, OverloadedError
-from .errors import QuotaExceededError, WrongClusterError
+from .errors import (
+    ClosedError,
+    DeadlineExceededError,
+    Error,
+    InvalidArgumentError,
+    OverloadedError,
+    QuotaExceededError,
+    WrongClusterError,
+)
 from .generator import Generator, GeneratorOptions
 from .timestamps import COUNT64_MAX, COUNT_MAX, Range, Range64, Timestamp, Timestamp64
-
 
 Mode = Literal["default", "quorum", "lease"]
 C = TypeVar("C", bound="Client")
@@ -32,6 +38,8 @@ IDS_MAX = 1 << 16
 #: How far ahead a floor is, in nanoseconds, for which a leader may hold its request on a connection of its own.
 _AHEAD_MIN = 100_000_000
 _TROUBLES_MAX = 8
+#: How often waiting calls are looked at: so much later, in seconds, one with the usual timeout may fail.
+_MARK_INTERVAL = 0.01
 _DEFAULT = -1.0
 
 
@@ -44,10 +52,8 @@ class Credentials:
 
     def __post_init__(self) -> None:
         letters = self.name.replace(".", "").replace("_", "").replace("-", "")
-        if not 0 < len(self.name) <= 64 or letters and not (letters.isascii() and letters.isalnum()):
-            raise InvalidArgumentError(
-                "credentials: want a name of 1 to 64 letters, digits, '.', '_' and '-'"
-            )
+        if not 0 < len(self.name) <= 64 or (letters and not (letters.isascii() and letters.isalnum())):
+            raise InvalidArgumentError("credentials: want a name of 1 to 64 letters, digits, '.', '_' and '-'")
         if not 0 < len(self.secret.encode()) <= 256:
             raise InvalidArgumentError(f"credentials of {self.name!r}: want a secret of 1 to 256 bytes")
 
@@ -73,7 +79,7 @@ class Options:
     #: The ID of the cluster; without it, that of the first node that reports one.
     cluster: str = ""
     #: The largest timestamp that is known from before: all are above it.
-    floor: Timestamp = Timestamp()
+    floor: Timestamp = Timestamp()  # noqa: RUF009 - it is immutable
     #: The read mode of calls that name none. ``default`` leaves it to the nodes.
     mode: Mode = "default"
     #: Seconds after which a call fails that names no timeout; None: never.
@@ -131,33 +137,30 @@ class Client:
         self.closed = False
         self._floor = self.options.floor
         self._mode = self.options.mode
-        self._queue_max = self.options.queue_max
+        self._queue_max = 0  # until it is started, and after it is closed
         self._troubles: dict[str, tuple[Exception, int]] = {}
         self._foreign: Error | None = None
-        self._lane: deque[tuple[float, asyncio.Future[Any], Pool]] = deque()  # calls with the usual timeout
-        self._heap: list[tuple[float, int, asyncio.Future[Any], Pool]] = []  # and with others
+        # Deadlines: of calls with the usual timeout, many at a time, and of others.
+        self._lane: deque[tuple[float, list[Call], Pool, Batch | None]] = deque()
+        self._heap: list[tuple[float, int, Call, Pool]] = []
+        self._special: set[Call] = set()  # the others, and those that may wait for ever
         self._calls = 0
         self._ready: asyncio.Future[Error | None] | None = None
+        self._router = Router(self)
+        self._queues: dict[tuple[Use, bytes, str], Queue] = {}
+        uses = ((Use.STAMPS, TS), (Use.STAMPS, TS64), (Use.AHEAD, TS), (Use.AHEAD, TS64), (Use.IDS, IDS))
+        for use, form in uses:
+            for mode in ("default", "quorum", "lease") if form != IDS else ("default",):
+                queue = Queue(self._router.pools[use], form, "" if mode == "default" else mode)
+                self._queues[use, form, mode] = queue
+                queue.pool.queues.append(queue)
+        self._usual = self._queues[Use.STAMPS, TS, self._mode]
 
     async def start(self, timeout: float | None = None) -> None:
         """Begins, and waits until a leader is connected unless ``options.lazy``. ``async with`` calls it."""
         self._loop = asyncio.get_running_loop()
         self._time = self._loop.time
-        self._router = Router(self)
-        self._queues: dict[tuple[Use, bytes, str], Queue] = {}
-        for use, form in (
-            (Use.STAMPS, TS),
-            (Use.STAMPS, TS64),
-            (Use.AHEAD, TS),
-            (Use.AHEAD, TS64),
-            (Use.IDS, IDS),
-        ):
-            pool = self._router.pools[use]
-            for mode in ("default", "quorum", "lease") if form != IDS else ("default",):
-                queue = Queue(pool, form, "" if mode == "default" else mode)
-                self._queues[use, form, mode] = queue
-                pool.queues.append(queue)
-        self._usual = self._queues[Use.STAMPS, TS, self._mode]
+        self._queue_max = self.options.queue_max
         self._ready = self._loop.create_future()
         self._router.poke()
         if self.options.lazy:
@@ -203,9 +206,15 @@ class Client:
 
         ``above`` is a floor that this client has not received itself; such a call is a request of its own.
         """
-        if above is None and mode is None and self._ready:
-            return self._join(self._usual, 0, timeout)
-        return self._stamps(TS, 0, COUNT_MAX, mode, above, timeout)
+        if timeout == _DEFAULT and mode is None and above is None:
+            calls = self._usual.calls
+            if len(calls) < self._queue_max:
+                call: asyncio.Future[Timestamp] = asyncio.Future(loop=self._loop)
+                calls.append(call)
+                if len(calls) == 1:
+                    self._usual.pool.begin(self._usual)
+                return call
+        return self._stamps(TS, 0, mode, above, timeout)
 
     def timestamps(
         self,
@@ -216,13 +225,13 @@ class Client:
         timeout: float | None = _DEFAULT,
     ) -> asyncio.Future[Range]:
         """Requests count consecutive timestamps, 1 to 2**32."""
-        return self._stamps(TS, _counted(count, COUNT_MAX), COUNT_MAX, mode, above, timeout)
+        return self._stamps(TS, _counted(count, COUNT_MAX), mode, above, timeout)
 
     def timestamp64(
         self, *, mode: Mode | None = None, above: Timestamp | None = None, timeout: float | None = _DEFAULT
     ) -> asyncio.Future[Timestamp64]:
         """Requests a timestamp of 64 bits. Both forms have one order."""
-        return self._stamps(TS64, 0, COUNT64_MAX, mode, above, timeout)
+        return self._stamps(TS64, 0, mode, above, timeout)
 
     def timestamps64(
         self,
@@ -233,7 +242,7 @@ class Client:
         timeout: float | None = _DEFAULT,
     ) -> asyncio.Future[Range64]:
         """Requests count consecutive timestamps of 64 bits, 1 to 2**18."""
-        return self._stamps(TS64, _counted(count, COUNT64_MAX), COUNT64_MAX, mode, above, timeout)
+        return self._stamps(TS64, _counted(count, COUNT64_MAX), mode, above, timeout)
 
     def id(self, *, timeout: float | None = _DEFAULT) -> asyncio.Future[int]:
         """Requests an ID from any member."""
@@ -261,16 +270,15 @@ class Client:
 
     # Calls.
 
-    def _join(self, queue: Queue, size: int, timeout: float | None) -> asyncio.Future[Any]:
+    def _join(self, queue: Queue, size: int, timeout: float | None, call: Call | None = None) -> Call:
         if len(queue.calls) >= self._queue_max:
             self._check_open()
             queue.make_room(self._queue_max)
-        call: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
+        call = call or asyncio.Future(loop=self._loop)
         if size:
             queue.sizes[call] = size
         queue.calls.append(call)
-        if timeout is not None:
-            self._limit(call, queue.pool, timeout)
+        self._limit(call, queue.pool, timeout)
         if len(queue.calls) == 1:
             queue.pool.begin(queue)
         return call
@@ -279,38 +287,36 @@ class Client:
         self,
         form: bytes,
         size: int,
-        most: int,
         mode: Mode | None,
         above: Timestamp | None,
         timeout: float | None,
-    ) -> asyncio.Future[Any]:
+        call: Call | None = None,
+    ) -> Call:
         self._check_open()
         mode = mode or self._mode
         if mode not in ("default", "quorum", "lease"):
             raise InvalidArgumentError(f"unknown read mode {mode!r}")
         if not above:
-            return self._join(self._queues[Use.STAMPS, form, mode], size, timeout)
+            return self._join(self._queues[Use.STAMPS, form, mode], size, timeout, call)
         ahead = above.time > max(self._floor.time, time.time_ns()) + _AHEAD_MIN
         queue = self._queues[Use.AHEAD if ahead else Use.STAMPS, form, mode]
-        return self._alone(
-            queue, Batch(queue, [self._loop.create_future()], [size], size or 1, above), timeout
-        )
+        return self._alone(Batch(queue, [call or asyncio.Future(loop=self._loop)], [size], size or 1, above), timeout)
 
-    def _alone(self, queue: Queue, batch: Batch, timeout: float | None) -> asyncio.Future[Any]:
-        pool = queue.pool
+    def _alone(self, batch: Batch, timeout: float | None) -> Call:
+        """Has a call with a floor of its own sent."""
+        pool, call = batch.queue.pool, batch.calls[0]
         if len(pool.alone) >= ALONE_MAX:
             pool.alone = deque(other for other in pool.alone if not other.calls[0].done())
             if len(pool.alone) >= ALONE_MAX:
                 raise OverloadedError(f"{ALONE_MAX} calls with floors are waiting{self._trouble()}")
         pool.alone.append(batch)
         self._want(pool.use)
-        if timeout is not None:
-            self._limit(batch.calls[0], pool, timeout)
+        self._limit(call, pool, self.options.timeout if timeout == _DEFAULT else timeout)
         if pool.refused and not pool.links:
             pool.fail(pool.refused)
         else:
             pool.dispatch()
-        return batch.calls[0]
+        return call
 
     def _id_queue(self) -> Queue:
         self._check_open()
@@ -328,40 +334,54 @@ class Client:
 
     # Deadlines: one timer for the nearest.
 
-    def _limit(self, call: asyncio.Future[Any], pool: Pool, timeout: float) -> None:
+    def _limit(self, call: Call, pool: Pool, timeout: float | None) -> None:
+        """Takes the deadline of a call, unless it has the usual one: see _mark."""
         if timeout == _DEFAULT:
-            usual = self.options.timeout
-            if usual is None:
-                return
-            at = self._time() + usual
-            self._lane.append((at, call, pool))
-        else:
+            return
+        self._special.add(call)
+        call.add_done_callback(self._special.discard)
+        if timeout is not None:
             at = self._time() + timeout
             self._calls += 1
             heapq.heappush(self._heap, (at, self._calls, call, pool))
-        if at < self._router._timer_at:
+            self._router.wake_at(at)
+
+    def _mark(self, calls: list[Call], pool: Pool, batch: Batch | None = None) -> None:
+        """Takes the deadline of calls with the usual timeout: that of a call that would begin now.
+
+        So deadlines cost nothing for each call. A call is marked when it is sent, or, while it waits, by a step.
+        """
+        if self.options.timeout is not None:
+            at = self._time() + self.options.timeout
+            self._lane.append((at, calls, pool, batch))
             self._router.wake_at(at)
 
     def _prune(self) -> None:
         lane, heap = self._lane, self._heap
-        while lane and lane[0][1].done():
+        while lane and lane[0][3] and lane[0][3].settled:
             lane.popleft()
         while heap and heap[0][2].done():
             heapq.heappop(heap)
 
     def _expire(self, now: float) -> float:
-        """Fails the calls whose deadline has come, and returns the next deadline."""
+        """Fails the calls whose deadline has come, and returns when to look again."""
         due = math.inf
+        for queue in self._queues.values():
+            if queue.calls:
+                due = now + _MARK_INTERVAL
+            if len(queue.calls) > queue.marked:
+                self._mark(queue.calls[queue.marked :], queue.pool)
+                queue.marked = len(queue.calls)
         self._prune()
         while self._lane and self._lane[0][0] <= now:
-            _, call, pool = self._lane.popleft()
-            self._overdue(call, pool)
+            _, calls, pool, _ = self._lane.popleft()
+            for call in calls:
+                if call not in self._special:
+                    self._overdue(call, pool)
         while self._heap and self._heap[0][0] <= now:
             _, _, call, pool = heapq.heappop(self._heap)
             self._overdue(call, pool)
-        if self._lane:
-            due = self._lane[0][0]
-        return min(due, self._heap[0][0]) if self._heap else due
+        return min([due, *(deadlines[0][0] for deadlines in (self._lane, self._heap) if deadlines)])
 
     def _overdue(self, call: asyncio.Future[Any], pool: Pool) -> None:
         if not call.done():

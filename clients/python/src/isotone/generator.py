@@ -55,9 +55,7 @@ class GeneratorOptions:
 
     def __post_init__(self) -> None:
         if not 0.1 <= self.lease <= 3600 or not 0 <= self.ahead_max <= 3600 or (self.worker or 0) < 0:
-            raise InvalidArgumentError(
-                "generator: want a lease of 0.1 to 3600 s, a worker and ahead_max of 0 or more"
-            )
+            raise InvalidArgumentError("generator: want a lease of 0.1 to 3600 s, a worker and ahead_max of 0 or more")
 
 
 class Generator:
@@ -162,9 +160,7 @@ class Generator:
 
     async def _release(self, session: str, worker: Worker) -> None:
         numbers = [str(n) for n in (worker.worker, worker.start, worker.stop())]
-        await self._to_leader(
-            ["WORKER", "RELEASE", session, *numbers], lambda reply: reply, "", RELEASE_TIMEOUT
-        )
+        await self._to_leader(["WORKER", "RELEASE", session, *numbers], lambda reply: reply, "", RELEASE_TIMEOUT)
 
     async def _keep(self) -> None:
         """Renews the lease at each third of its length, or soon after a failure.
@@ -205,9 +201,7 @@ class Generator:
             self._why = None
         except Error as error:
             self._why = error
-            if (
-                last and error.code == last
-            ):  # a cluster grants a session nothing else while its revoked lease lasts
+            if last and error.code == last:  # a cluster grants a session nothing else while its revoked lease lasts
                 self._session = _new_session()
             raise
 
@@ -250,9 +244,7 @@ class Generator:
                 addr = search.leader if turn else known[failures % len(known)]
             left = max(deadline - time.monotonic(), 0.001)
             try:
-                reply = await asyncio.wait_for(
-                    self._attempt(addr, command), min(left, client.options.dial_timeout)
-                )
+                reply = await asyncio.wait_for(self._attempt(addr, command), min(left, client.options.dial_timeout))
                 if not isinstance(reply, Refusal):
                     return read(reply)
                 error: Exception = reply.error()

@@ -76,9 +76,7 @@ class Layout(NamedTuple):
         """Returns the layout of a text such as 41/5/5/12, or 41/10/12 without a datacenter."""
         parts = text.split("/")
         ok = len(parts) in (3, 4)
-        ok = ok and all(
-            p.isascii() and p.isdigit() and len(p) < 3 and (p == "0" or p[0] != "0") for p in parts
-        )
+        ok = ok and all(p.isascii() and p.isdigit() and len(p) < 3 and (p == "0" or p[0] != "0") for p in parts)
         if not ok:
             raise InvalidArgumentError(f"layout {text[:40]!r}: want time/datacenter/worker/sequence, in bits")
         bits = [int(part) for part in parts]
@@ -143,10 +141,8 @@ class Worker:
     def __init__(
         self, worker: int, layout: Layout, lease: tuple[int, int] | None = None, ahead_max_ms: int = 1000
     ) -> None:
-        if not 0 <= worker < layout.workers or lease is not None and lease[0] > layout.last_milli:
-            raise InvalidArgumentError(
-                f"worker {worker} with the lease {lease}: layout {layout} has none such"
-            )
+        if not 0 <= worker < layout.workers or (lease is not None and lease[0] > layout.last_milli):
+            raise InvalidArgumentError(f"worker {worker} with the lease {lease}: layout {layout} has none such")
         self.worker = worker
         self.layout = layout
         self.start, self.end = lease or (layout.epoch, layout.last_milli + 1)
@@ -181,13 +177,9 @@ class Worker:
         if self._stopped:
             raise OverloadedError("the generator was stopped", "lease_ended")
         if now < self.layout.epoch:
-            raise ClockError(
-                f"the clock is at {now} ms, before the first ID of the layout", "clock_before_layout"
-            )
+            raise ClockError(f"the clock is at {now} ms, before the first ID of the layout", "clock_before_layout")
         if now > self.layout.last_milli:
-            raise ClockError(
-                f"the clock is at {now} ms, after the last ID of the layout", "clock_after_layout"
-            )
+            raise ClockError(f"the clock is at {now} ms, after the last ID of the layout", "clock_after_layout")
         milli = now - self.layout.epoch
         ahead = min(milli + self._ahead, self._time_max) + 1 << bits
         if self._next == self._first and self._next >= ahead:

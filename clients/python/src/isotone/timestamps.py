@@ -30,7 +30,7 @@ class Timestamp(NamedTuple):
     #: Nanoseconds since 1970, close to the wall clock.
     time: int = 0
     #: Counts the timestamps of one time, from 0.
-    index: int = 0
+    index: int = 0  # type: ignore[assignment] # hides tuple.index
 
     def __str__(self) -> str:
         return self.hex()
