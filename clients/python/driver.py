@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent / "src"))
 import isotone
 
 FEATURES = [
-    "queue_max", "credentials", "tls", "client_certificate", "above", "lazy", "events", "generator", "generator_clock",
+    "connections", "queue_max",
+    "credentials", "tls", "client_certificate", "above", "lazy", "events", "generator", "generator_clock",
 ]  # fmt: skip
 LONG = ("new", "call", "generator", "next")
 
@@ -95,6 +96,7 @@ class Driver:
             floor=isotone.Timestamp.from_hex(given["floor"]) if given.get("floor") else isotone.Timestamp(),
             mode=given.get("mode") or "default",
             queue_max=given.get("queue_max") or 1 << 16,
+            connections=given.get("connections") or 1,
             dial_timeout=(given.get("dial_timeout_ms") or 1000) / 1000,
             tls=tls(given["tls"]) if given.get("tls") else None,
             server_name=(given.get("tls") or {}).get("server_name", ""),

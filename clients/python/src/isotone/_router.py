@@ -11,6 +11,7 @@ import inspect
 import ipaddress
 import math
 import ssl
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ class Router:
         self.suspicious = False  # the next success is news
         self.links: set[Link] = set()
         self._inquiries: dict[str, Link] = {}  # kept for the next question of the same search
-        self._dialing: set[tuple[str, Use]] = set()
+        self._dialing: Counter[tuple[str, Use]] = Counter()
         self._why: dict[str, Error] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -148,6 +149,7 @@ class Router:
         link.end(TimeoutError("silent for too long"))
 
     def _forget(self) -> None:
+        self._dialing = +self._dialing
         used = {link.addr for link in self.links} | {addr for addr, _ in self._dialing}
         self.search.forget(used.__contains__)
         outcomes = self.search.outcomes()
@@ -224,14 +226,18 @@ class Router:
             self.client.options.hooks.rejected(addr, error)
 
     def _connect(self, pool: Pool, addr: str, now: float) -> float:
-        if (addr, pool.use) in self._dialing or any(link.addr == addr for link in pool.links):
-            return math.inf
+        missing = self._missing(pool, addr)
         due = self.search.dial_at(addr, pool.use)
-        if due > now:
+        if missing > 0 and due > now:
             return due
-        self._dialing.add((addr, pool.use))
-        self.spawn(self._dial(pool, addr))
+        for _ in range(missing):
+            self._dialing[addr, pool.use] += 1
+            self.spawn(self._dial(pool, addr))
         return math.inf
+
+    def _missing(self, pool: Pool, addr: str) -> int:
+        want = self.client.options.connections if pool.use is Use.STAMPS else 1
+        return want - self._dialing[addr, pool.use] - sum(link.addr == addr for link in pool.links)
 
     async def _dial(self, pool: Pool, addr: str) -> None:
         error: Exception | None = None
@@ -244,7 +250,7 @@ class Router:
         except Exception as failure:
             error = failure
         finally:
-            self._dialing.discard((addr, pool.use))
+            self._dialing[addr, pool.use] -= 1
         now = self.client._time()
         wanted = self.search.members() if pool.use is Use.IDS else [self.search.leader]
         self._reported(addr, error)
@@ -351,8 +357,7 @@ class Router:
             self._followed()
         if addr == view.leader == self.search.leader and self.search.suspected:
             stamps = self.pools[Use.STAMPS]
-            have = any(other.addr == addr for other in stamps.links) or (addr, Use.STAMPS) in self._dialing
-            if not have and self.search.dial_at(addr, Use.STAMPS) <= now:
+            if self._missing(stamps, addr) > 0 and self.search.dial_at(addr, Use.STAMPS) <= now:
                 stamps.rtt.add(now - began)
                 self._attach(stamps, link)  # the first request does not wait for another connection
 
@@ -443,7 +448,7 @@ class Router:
                 return True, None
             if outcome is Outcome.REFUSES:
                 why = self._why[addr]
-            elif outcome is None or self.search.asking(addr) or (addr, pool.use) in self._dialing:
+            elif outcome is None or self.search.asking(addr) or self._dialing[addr, pool.use]:
                 known = False
         return known, why
 

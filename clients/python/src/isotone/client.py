@@ -86,6 +86,8 @@ class Options:
     timeout: float | None = 10.0
     #: The most calls that wait, for each form and read mode.
     queue_max: int = 1 << 16
+    #: Connections to the leader, each with a request of each form and read mode under way.
+    connections: int = 1
     #: Seconds that opening a connection may take.
     dial_timeout: float = 1.0
     #: Has every connection use TLS; see :func:`ssl.create_default_context`.
@@ -112,6 +114,8 @@ class Options:
             faults.append("mode: want default, quorum or lease")
         if not 0 < self.queue_max <= 1 << 22:
             faults.append("queue_max: want 1 to 4194304")
+        if not 1 <= self.connections <= 64:
+            faults.append("connections: want 1 to 64")
         if self.dial_timeout <= 0:
             faults.append("dial_timeout: want more than 0")
         if faults:
@@ -409,6 +413,8 @@ class Client:
         for addr, (error, times) in self._troubles.items():
             code = f"{error.code}: " if isinstance(error, Error) else ""
             parts.append(f"; {addr}: {code}{error}" + (f" ({times} times)" if times > 1 else ""))
+        silent = {link.addr for link in self._router.links if link.expected} - set(self._troubles)
+        parts += [f"; {addr}: it has not answered yet" for addr in sorted(silent)]
         return "".join(parts)
 
     def _led(self, why: Error | None) -> None:
