@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from fake import CLUSTER, Node, bulk, run
 
-from isotone import Client, Credentials, Hooks, Options, Range, Timestamp, errors
+from isotone import Client, Credentials, GeneratorOptions, Hooks, Options, Range, Timestamp, errors
 from isotone._pool import ALONE_MAX
 from isotone._search import Use
+from isotone.client import _DEFAULT
 
 
 def counts(node: Node) -> list[int]:
@@ -159,7 +160,7 @@ async def test_deadlines_are_kept_without_a_leader_and_leave_nothing_behind() ->
 async def test_answered_calls_leave_no_deadlines_behind() -> None:
     node = await Node().start()
     async with Client(node.addr) as client:
-        for timeout in (-1.0, 5.0, -1.0):
+        for timeout in (_DEFAULT, 5.0, _DEFAULT):
             await asyncio.gather(*(client.timestamp(timeout=timeout) for _ in range(100)))
         assert len(client._lane) <= 1
         await asyncio.sleep(0)  # callbacks of futures run
@@ -311,6 +312,38 @@ async def test_generators() -> None:
         assert node.requests("WORKER")[-1][1] == "RELEASE"
         with pytest.raises(errors.ClosedError):
             generator.take()
+    await node.stop()
+
+
+@run
+async def test_a_client_that_is_closed_ends_its_generators() -> None:
+    node = await Node().start()
+    client = Client(node.addr)
+    await client.start()
+    node.on["WORKER"] = lambda command: node.answer([*command[:4], "0"])  # a lease that has ended
+    with pytest.raises(errors.DeadlineExceededError):
+        await client.generator(timeout=0.05)
+    node.on["WORKER"] = lambda command: node.answer([*command[:4], "1"])
+    generator = await client.generator(GeneratorOptions(ahead_max=0, now=lambda: 1795317567364))
+    assert generator.take(4096)
+    waiting = asyncio.ensure_future(generator.next())
+    await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(errors.ClosedError):
+        await waiting
+    await generator.close()
+    await node.stop()
+
+
+@run
+async def test_a_hook_that_fails_harms_no_call() -> None:
+    node = await Node().start()
+    failures: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    hooks = Hooks(answered=lambda *_: 1 / 0, leader=lambda _: 1 / 0)  # type: ignore[arg-type]
+    async with Client(node.addr, options=Options(hooks=hooks)) as client:
+        await client.timestamp()
+    assert [type(failure) for failure in failures] == [ZeroDivisionError] * 2
     await node.stop()
 
 

@@ -246,8 +246,7 @@ class Pool:
                 batch.fail(RegressedError(f"{link.addr} issued {first}, not above the floor {batch.above}"))
         link.answered, link.pauses, self.quota = True, 0, None
         self.rtt.add(now - batch.sent_at)
-        if client.options.hooks.answered:
-            client.options.hooks.answered(link.addr, len(batch.calls), batch.count, now - batch.sent_at)
+        client._tell(client.options.hooks.answered, link.addr, len(batch.calls), batch.count, now - batch.sent_at)
         batch.deliver(value)
         client._prune()
         if client._router.suspicious:

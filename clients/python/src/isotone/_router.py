@@ -157,11 +157,12 @@ class Router:
 
     # Connections.
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs a task that ends with the client."""
         task = self.client._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def open(self, addr: str, use: Use, *command: str) -> tuple[Link, Any]:
         """Opens a connection, authenticates and checks the cluster. Returns the answer to a harmless command."""
@@ -222,8 +223,7 @@ class Router:
 
     def reject(self, addr: str, error: Error) -> None:
         """Reports an answer that is not used."""
-        if self.client.options.hooks.rejected:
-            self.client.options.hooks.rejected(addr, error)
+        self.client._tell(self.client.options.hooks.rejected, addr, error)
 
     def _connect(self, pool: Pool, addr: str, now: float) -> float:
         missing = self._missing(pool, addr)
@@ -274,8 +274,7 @@ class Router:
         link.use = pool.use
         pool.links.append(link)
         if pool.use is Use.STAMPS and self.search.connected():
-            if self.client.options.hooks.leader:
-                self.client.options.hooks.leader(link.addr)
+            self.client._tell(self.client.options.hooks.leader, link.addr)
             self.client._led(None)
         self._refuse()
         pool.dispatch()
@@ -403,8 +402,7 @@ class Router:
         if self.client.closed:
             return
         self.client._note(addr, error)
-        if self.client.options.hooks.retried:
-            self.client.options.hooks.retried(addr, error)
+        self.client._tell(self.client.options.hooks.retried, addr, error)
 
     # What nodes refuse.
 

@@ -9,7 +9,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Literal, TypeVar, cast
 
@@ -40,7 +40,7 @@ _AHEAD_MIN = 100_000_000
 _TROUBLES_MAX = 8
 #: How often waiting calls are looked at: so much later, in seconds, one with the usual timeout may fail.
 _MARK_INTERVAL = 0.01
-_DEFAULT = -1.0
+_DEFAULT = float("-inf")  # this object stands for the timeout of the options
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Client:
     """
 
     def __init__(self, *addrs: str, options: Options | None = None) -> None:
-        self.options = Options(**{**vars(options or Options()), "addrs": addrs})
+        self.options = replace(options or Options(), addrs=addrs)
         self.options.check()
         #: The ID of the cluster, ``""`` while it is unknown. It never changes after that.
         self.cluster = self.options.cluster
@@ -145,7 +145,7 @@ class Client:
         self._troubles: dict[str, tuple[Exception, int]] = {}
         self._foreign: Error | None = None
         # Deadlines: of calls with the usual timeout, many at a time, and of others.
-        self._lane: deque[tuple[float, list[Call], Pool, Batch | None]] = deque()
+        self._lane: deque[tuple[float, list[Call], Batch | None, Pool]] = deque()
         self._heap: list[tuple[float, int, Call, Pool]] = []
         self._special: set[Call] = set()  # the others, and those that may wait for ever
         self._calls = 0
@@ -210,7 +210,7 @@ class Client:
 
         ``above`` is a floor that this client has not received itself; such a call is a request of its own.
         """
-        if timeout == _DEFAULT and mode is None and above is None:
+        if timeout is _DEFAULT and mode is None and above is None:
             calls = self._usual.calls
             if len(calls) < self._queue_max:
                 call: asyncio.Future[Timestamp] = asyncio.Future(loop=self._loop)
@@ -255,7 +255,7 @@ class Client:
     async def ids(self, count: int, *, timeout: float | None = _DEFAULT) -> list[int]:
         """Requests count IDs, 1 to 65,536, possibly from several members."""
         _counted(count, IDS_MAX)
-        timeout = self.options.timeout if timeout == _DEFAULT else timeout
+        timeout = self.options.timeout if timeout is _DEFAULT else timeout
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         ids: list[int] = []
         while len(ids) < count:
@@ -269,7 +269,7 @@ class Client:
     ) -> Generator:
         """Leases a worker, and returns a generator of its IDs. Close it before the client."""
         generator = Generator(self, options or GeneratorOptions())
-        await generator._start(self.options.timeout if timeout == _DEFAULT else timeout)
+        await generator._start(self.options.timeout if timeout is _DEFAULT else timeout)
         return generator
 
     # Calls.
@@ -315,7 +315,7 @@ class Client:
                 raise OverloadedError(f"{ALONE_MAX} calls with floors are waiting{self._trouble()}")
         pool.alone.append(batch)
         self._want(pool.use)
-        self._limit(call, pool, self.options.timeout if timeout == _DEFAULT else timeout)
+        self._limit(call, pool, self.options.timeout if timeout is _DEFAULT else timeout)
         if pool.refused and not pool.links:
             pool.fail(pool.refused)
         else:
@@ -340,7 +340,7 @@ class Client:
 
     def _limit(self, call: Call, pool: Pool, timeout: float | None) -> None:
         """Takes the deadline of a call, unless it has the usual one: see _mark."""
-        if timeout == _DEFAULT:
+        if timeout is _DEFAULT:
             return
         self._special.add(call)
         call.add_done_callback(self._special.discard)
@@ -357,12 +357,12 @@ class Client:
         """
         if self.options.timeout is not None:
             at = self._time() + self.options.timeout
-            self._lane.append((at, calls, pool, batch))
+            self._lane.append((at, calls, batch, pool))
             self._router.wake_at(at)
 
     def _prune(self) -> None:
         lane, heap = self._lane, self._heap
-        while lane and lane[0][3] and lane[0][3].settled:
+        while lane and ((lane[0][2] and lane[0][2].settled) or all(call.done() for call in lane[0][1])):
             lane.popleft()
         while heap and heap[0][2].done():
             heapq.heappop(heap)
@@ -378,7 +378,7 @@ class Client:
                 queue.marked = len(queue.calls)
         self._prune()
         while self._lane and self._lane[0][0] <= now:
-            _, calls, pool, _ = self._lane.popleft()
+            _, calls, _, pool = self._lane.popleft()
             for call in calls:
                 if call not in self._special:
                     self._overdue(call, pool)
@@ -416,6 +416,14 @@ class Client:
         silent = {link.addr for link in self._router.links if link.expected} - set(self._troubles)
         parts += [f"; {addr}: it has not answered yet" for addr in sorted(silent)]
         return "".join(parts)
+
+    def _tell(self, hook: Callable[..., None] | None, *args: object) -> None:
+        """Calls a hook. If it fails, only the handler of the loop hears of it."""
+        if hook:
+            try:
+                hook(*args)
+            except Exception as error:
+                self._loop.call_exception_handler({"message": "a hook of the client failed", "exception": error})
 
     def _led(self, why: Error | None) -> None:
         if self._ready and not self._ready.done():

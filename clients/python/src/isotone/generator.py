@@ -78,7 +78,8 @@ class Generator:
 
     async def _start(self, timeout: float | None) -> None:
         await self._lease(math.inf if timeout is None else timeout)
-        self._keeper = self._client._loop.create_task(self._keep())
+        self._keeper = self._client._router.spawn(self._keep())
+        self._keeper.add_done_callback(lambda _: self._news())
 
     async def __aenter__(self) -> Generator:
         return self
@@ -153,7 +154,6 @@ class Generator:
         if self._keeper:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
-        self._news()
         if self._worker and not self._client.closed:
             with suppress(Error):  # it ends by itself
                 await self._release(self._granted, self._worker)
