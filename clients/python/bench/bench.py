@@ -1,4 +1,7 @@
-"""Measures the client: python bench/bench.py [--callers N] [--seconds S] [--lone] [--sync] HOST:PORT ..."""
+"""Measures the client: python bench/bench.py [--callers N] [--seconds S] [--lone] [--sync] HOST:PORT ...
+
+Prints how many calls were answered, how many in a second, and their median and 99th percentile in microseconds.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ import socket
 import statistics
 import threading
 import time
-from collections.abc import Awaitable, Callable
 
 import isotone
 from isotone._resp import encode
+
+REQUEST = encode("TS", "1")
 
 
 def line(took: list[float], seconds: float) -> str:
@@ -38,45 +42,59 @@ async def load(addrs: list[str], callers: int, seconds: float) -> None:
         print(line(took, time.perf_counter() - begin))
 
 
-async def repeat(seconds: float, ask: Callable[[], Awaitable[object]]) -> list[float]:
-    took = []
-    end = time.perf_counter() + seconds
-    while (begin := time.perf_counter()) < end:
-        await ask()
-        took.append(time.perf_counter() - begin)
-    return took
+def bare_socket(leader: str) -> socket.socket:
+    host, _, port = leader.rpartition(":")
+    bare = socket.create_connection((host, int(port)))
+    bare.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bare
 
 
-async def lone(addrs: list[str], seconds: float, rounds: int) -> None:
-    """Measures the client and a bare socket in turn, so that both have the same machine."""
+def show(mine: list[float], other: list[float]) -> None:
+    ratio = statistics.median(mine) / statistics.median(other)
+    print(f"client {line(mine, sum(mine))}\nbare   {line(other, sum(other))}\nratio of the medians {ratio:.2f}")
+
+
+async def lone(addrs: list[str], seconds: float) -> None:
+    """Measures the client and a bare socket in turn, call by call, so that both have the same machine."""
     leaders: list[str] = []
     options = isotone.Options(hooks=isotone.Hooks(leader=leaders.append))
     async with isotone.Client(*addrs, options=options) as client:
-        loop = asyncio.get_running_loop()
-        host, _, port = leaders[-1].rpartition(":")
-        bare = socket.create_connection((host, int(port)))
-        bare.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        loop, clock, bare = asyncio.get_running_loop(), time.perf_counter, bare_socket(leaders[-1])
         bare.setblocking(False)
-        request = encode("TS", "1")
-
-        async def exchange() -> None:
-            await loop.sock_sendall(bare, request)
+        mine, other = [], []
+        end = clock() + seconds
+        while (begin := clock()) < end:
+            await client.timestamp()
+            middle = clock()
+            await loop.sock_sendall(bare, REQUEST)
             assert len(await loop.sock_recv(bare, 4096)) == 23
+            mine.append(middle - begin)
+            other.append(clock() - middle)
+        show(mine, other)
+        bare.close()
 
-        ratios = []
-        for _ in range(rounds):
-            mine = await repeat(seconds / rounds / 2, client.timestamp)
-            other = await repeat(seconds / rounds / 2, exchange)
-            ratios.append(statistics.median(mine) / statistics.median(other))
-            print("client", line(mine, sum(mine)), "bare", line(other, sum(other)), f"ratio {ratios[-1]:.2f}")
-        print(f"median ratio {statistics.median(ratios):.2f}")
+
+def lone_thread(addrs: list[str], seconds: float) -> None:
+    """The same for the client for threads, beside a blocking socket."""
+    leaders: list[str] = []
+    options = isotone.Options(hooks=isotone.Hooks(leader=leaders.append))
+    with isotone.sync.Client(*addrs, options=options) as client:
+        clock, bare = time.perf_counter, bare_socket(leaders[-1])
+        mine, other = [], []
+        end = clock() + seconds
+        while (begin := clock()) < end:
+            client.timestamp()
+            middle = clock()
+            bare.sendall(REQUEST)
+            assert len(bare.recv(4096)) == 23
+            mine.append(middle - begin)
+            other.append(clock() - middle)
+        show(mine, other)
         bare.close()
 
 
 def threads(addrs: list[str], callers: int, seconds: float) -> None:
-    from isotone import sync
-
-    with sync.Client(*addrs) as client:
+    with isotone.sync.Client(*addrs) as client:
         took: list[float] = []
         begin = time.perf_counter()
 
@@ -97,12 +115,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Prints: count rate p50_us p99_us")
     parser.add_argument("--callers", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--lone", action="store_true", help="one call at a time, beside a bare asyncio socket")
+    parser.add_argument("--lone", action="store_true", help="one call at a time, beside a bare socket")
     parser.add_argument("--sync", action="store_true", help="threads and the synchronous client")
     parser.add_argument("addrs", nargs="+", metavar="HOST:PORT")
     args = parser.parse_args()
-    if args.lone:
-        asyncio.run(lone(args.addrs, args.seconds, 5))
+    if args.lone and args.sync:
+        lone_thread(args.addrs, args.seconds)
+    elif args.lone:
+        asyncio.run(lone(args.addrs, args.seconds))
     elif args.sync:
         threads(args.addrs, args.callers, args.seconds)
     else:
