@@ -140,6 +140,36 @@ async def test_deadlines_are_those_of_each_call() -> None:
 
 
 @run
+async def test_the_usual_deadline_is_kept_by_calls_that_wait_behind_others() -> None:
+    node = await Node().start()
+    async with Client(node.addr, options=Options(timeout=0.3)) as client:
+        client._router.pools[Use.STAMPS].rtt.timeout = 5.0
+        node.gate.clear()
+        calls = [client.timestamp(timeout=None), client.timestamp(), client.timestamp()]
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        for call in calls[1:]:
+            with pytest.raises(errors.DeadlineExceededError):
+                await call
+        assert 0.3 <= loop.time() - begin < 5
+        node.gate.set()
+        await calls[0]
+    await node.stop()
+
+
+@run
+async def test_a_start_that_is_canceled_leaves_nothing_behind() -> None:
+    client = Client("127.0.0.1:1")
+    starting = asyncio.ensure_future(client.start())
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert client.closed
+    assert not client._router._tasks
+
+
+@run
 async def test_deadlines_are_kept_without_a_leader_and_leave_nothing_behind() -> None:
     options = Options(timeout=0.02, lazy=True)
     async with Client("127.0.0.1:1", options=options) as client:

@@ -78,7 +78,8 @@ class Link(asyncio.Protocol):
         self.expected.extend(questions)
         self.transport.write(b"".join(encode(*command) for command in commands))
         if self.error:
-            questions[0].lost(self, self.error)
+            for question in questions:
+                question.lost(self, self.error)
         return [question.answer for question in questions]
 
     def data_received(self, data: bytes) -> None:

@@ -26,6 +26,8 @@ Call = asyncio.Future[Any]
 
 #: The most IDs of one request.
 ID_BATCH_MAX = 4096
+#: How often waiting calls are looked at: so much later, in seconds, one with the usual timeout may fail.
+MARK_INTERVAL = 0.01
 #: The most calls with floors of their own that wait: each is a request.
 ALONE_MAX = 1024
 
@@ -180,6 +182,7 @@ class Pool:
         if link is None:
             if self.refused:
                 self.fail(self.refused)
+            self.client._router.wake_at(self.client._time() + MARK_INTERVAL)
         elif self.recent > 1:
             self.client._loop.call_soon(self.dispatch)
         else:

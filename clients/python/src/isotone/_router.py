@@ -188,18 +188,18 @@ class Router:
                 self.links.discard(link)
         try:
             login = await self._credentials(link)
-            auth, info, answer = link.ask(*([login] if login else [["PING"]]), ["INFO", "cluster"], command)
-            if login:
-                _check_login(login[1], await auth)
+            *auth, info, answer = link.ask(*login, ["INFO", "cluster"], command)
+            for reply in auth:
+                _check_login(login[0][1], await reply)
             self._check_cluster(link.addr, refused(await info))
             return refused(await answer)
         except (UnauthorizedError, ForbiddenError, InvalidArgumentError) as error:
             raise Refuses(error) from None
 
-    async def _credentials(self, link: Link) -> list[str] | None:
+    async def _credentials(self, link: Link) -> list[list[str]]:
         options = self.client.options
         if options.credentials is None:
-            return None
+            return []
         assert link.transport
         peer = str(link.transport.get_extra_info("peername")[0]).partition("%")[0]
         if not options.tls and not ipaddress.ip_address(peer).is_loopback:
@@ -207,7 +207,7 @@ class Router:
         got = options.credentials() if callable(options.credentials) else options.credentials
         if inspect.isawaitable(got):
             got = await got
-        return ["AUTH", got.name, got.secret]
+        return [["AUTH", got.name, got.secret]]
 
     def _check_cluster(self, addr: str, info: Any) -> None:
         client, told = self.client, cluster_of(info)

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 from ._address import valid_addr
-from ._pool import ALONE_MAX, ID_BATCH_MAX, Batch, Call, Pool, Queue
+from ._pool import ALONE_MAX, ID_BATCH_MAX, MARK_INTERVAL, Batch, Call, Pool, Queue
 from ._resp import IDS, MEMBERS_MAX, TS, TS64, valid_cluster
 from ._router import Router, readable
 from ._search import Use
@@ -38,8 +38,6 @@ IDS_MAX = 1 << 16
 #: How far ahead a floor is, in nanoseconds, for which a leader may hold its request on a connection of its own.
 _AHEAD_MIN = 100_000_000
 _TROUBLES_MAX = 8
-#: How often waiting calls are looked at: so much later, in seconds, one with the usual timeout may fail.
-_MARK_INTERVAL = 0.01
 _DEFAULT = float("-inf")  # this object stands for the timeout of the options
 
 
@@ -169,12 +167,14 @@ class Client:
         self._router.poke()
         if self.options.lazy:
             return
-        timeout = self.options.timeout if timeout is None else timeout
-        await asyncio.wait([self._ready], timeout=timeout)
-        why = self._ready.result() if self._ready.done() else self._late(self._usual.pool)
-        if why:
+        try:
+            timeout = self.options.timeout if timeout is None else timeout
+            await asyncio.wait([self._ready], timeout=timeout)
+            if why := self._ready.result() if self._ready.done() else self._late(self._usual.pool):
+                raise why
+        except BaseException:
             await self.close()
-            raise why
+            raise
 
     async def close(self) -> None:
         """Ends the client: its calls fail with ClosedError, and all connections are closed."""
@@ -372,24 +372,25 @@ class Client:
         due = math.inf
         for queue in self._queues.values():
             if queue.calls:
-                due = now + _MARK_INTERVAL
+                due = now + MARK_INTERVAL
             if len(queue.calls) > queue.marked:
                 self._mark(queue.calls[queue.marked :], queue.pool)
                 queue.marked = len(queue.calls)
         self._prune()
         while self._lane and self._lane[0][0] <= now:
             _, calls, _, pool = self._lane.popleft()
-            for call in calls:
-                if call not in self._special:
-                    self._overdue(call, pool)
+            self._overdue([call for call in calls if call not in self._special], pool)
         while self._heap and self._heap[0][0] <= now:
             _, _, call, pool = heapq.heappop(self._heap)
-            self._overdue(call, pool)
+            self._overdue([call], pool)
         return min([due, *(deadlines[0][0] for deadlines in (self._lane, self._heap) if deadlines)])
 
-    def _overdue(self, call: asyncio.Future[Any], pool: Pool) -> None:
-        if not call.done():
-            call.set_exception(self._late(pool))
+    def _overdue(self, calls: list[Call], pool: Pool) -> None:
+        error: Error | None = None
+        for call in calls:
+            if not call.done():
+                error = error or self._late(pool)
+                call.set_exception(type(error)(str(error)))
 
     def _late(self, pool: Pool | None, quota: Error | None = None) -> Error:
         """Returns the error of a call whose deadline has come (C48)."""

@@ -273,9 +273,11 @@ class Generator:
         raise ClosedError("the client was closed")
 
     async def _attempt(self, addr: str, command: list[str]) -> Any:
-        router, error = self._client._router, None
+        router = self._client._router
+        error: Exception | None = ConnectionError("it was given up")
         try:
             link, pong = await router.open(addr, Use.QUESTIONS, "PING")
+            error = None
         except Exception as failure:
             error = failure
             raise
