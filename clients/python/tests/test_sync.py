@@ -8,7 +8,7 @@ import threading
 import pytest
 from fake import beside
 
-from isotone import Options, Timestamp, errors, sync
+from isotone import Hooks, Options, Timestamp, errors, sync
 
 
 def test_threads_share_requests() -> None:
@@ -44,6 +44,41 @@ def test_all_calls() -> None:
             generator.take()
         with pytest.raises(errors.InvalidArgumentError):
             client.timestamps(0)
+
+
+def test_a_lone_call_needs_no_other_thread() -> None:
+    threads: set[threading.Thread] = set()
+    hooks = Hooks(answered=lambda *_: threads.add(threading.current_thread()))
+    with beside() as [node], sync.Client(node.addr, options=Options(hooks=hooks)) as client:
+        while threading.current_thread() not in threads:  # the keeper steps back after the first call
+            client.timestamp()
+
+
+def test_a_call_within_a_running_loop() -> None:
+    async def call() -> Timestamp:
+        return client.timestamp()
+
+    with beside() as [node], sync.Client(node.addr) as client:
+        assert client.timestamp() < asyncio.run(call()) < client.timestamp()
+
+
+def test_an_interrupted_call_leaves_the_client_usable() -> None:
+    interrupts = [True]
+
+    def answered(*_: object) -> None:
+        if threading.current_thread() is threading.main_thread() and interrupts:
+            interrupts.pop()
+            raise KeyboardInterrupt
+
+    with beside() as [node], sync.Client(node.addr, options=Options(hooks=Hooks(answered=answered))) as client:
+        interrupted = 0
+        while not interrupted:
+            try:
+                client.timestamp()
+            except KeyboardInterrupt:
+                interrupted += 1
+        assert not client._waits
+        assert client.timestamp() < client.timestamp()
 
 
 def test_deadlines_and_errors() -> None:

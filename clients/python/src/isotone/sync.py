@@ -1,7 +1,11 @@
-"""The client for threads. One thread of its own runs the client for asyncio; any number of threads may call.
+"""The client for threads. It runs the client for asyncio; any number of threads may call.
 
 >>> with isotone.sync.Client("10.0.0.1:8080", "10.0.0.2:8080") as client:
 ...     timestamp = client.timestamp()
+
+Who holds the client's lock runs its loop. A call that finds it free runs the loop itself until it is answered, so
+a lone call needs no other thread. If others wait then, or nobody has called for a while, a thread of the client
+runs the loop: the keeper.
 """
 
 from __future__ import annotations
@@ -24,13 +28,17 @@ from .timestamps import COUNT64_MAX, COUNT_MAX, Range, Range64, Timestamp, Times
 
 T = TypeVar("T")
 
+#: Seconds without a call after which the keeper runs the loop.
+_IDLE = 0.02
+
 
 class _Wait:
     """A call of a thread, in the place of a future: the answer wakes the thread without another turn of the loop."""
 
-    __slots__ = ("_callback", "_ended", "_error", "_lock", "_value")
+    __slots__ = ("_callback", "_client", "_ended", "_error", "_lock", "_value")
 
-    def __init__(self) -> None:
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._lock = threading.Lock()
         self._lock.acquire()
         self._ended = False
@@ -66,14 +74,18 @@ class _Wait:
         self._ended = True
         if self._callback:
             self._callback(self)
+        self._client._left(self)
         self._lock.release()
 
-    def wait(self) -> Any:
-        try:
-            self._lock.acquire()
-        except BaseException:
-            self._ended = True  # the thread was interrupted: nobody waits any more
-            raise
+    def wait(self) -> None:
+        self._lock.acquire()
+
+    def abandon(self) -> None:
+        if not self._ended:  # the thread was interrupted: nobody waits any more
+            self._ended = True
+            self._client._left(self)
+
+    def result(self) -> Any:
         if self._error:
             raise self._error
         return self._value
@@ -85,15 +97,19 @@ class Client:
     def __init__(self, *addrs: str, options: Options | None = None) -> None:
         self._client = core.Client(*addrs, options=options)
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="isotone", daemon=True)
+        self._driver = threading.Lock()  # who holds it runs the loop ...
+        self._driven: _Wait | None = None  # ... for this call, or for all that wait
+        self._keeper = threading.Thread(target=self._keep, name="isotone", daemon=True)
+        self._kick = threading.Event()
         self._inbox: deque[tuple[_Wait, Callable[[_Wait], object]]] = deque()
-        self._woken = False
+        self._waits: set[_Wait] = set()
+        self._calls = 0
         self._started = self._closed = False
         self._ending = threading.Lock()
 
     def start(self, timeout: float | None = None) -> None:
         """Begins, and waits until a leader is connected unless ``options.lazy``. ``with`` calls it."""
-        self._thread.start()
+        self._keeper.start()
         self._started = True
         try:
             self._run(lambda: self._client.start(timeout))
@@ -108,7 +124,9 @@ class Client:
                 self._run(self._client.close)
                 self._closed = True
                 self._loop.call_soon_threadsafe(self._loop.stop)
-                self._thread.join()
+                self._kick.set()
+                self._keeper.join()
+                self._driver.acquire()  # for ever
                 self._drain()
                 self._loop.close()
             elif not self._started:
@@ -186,15 +204,55 @@ class Client:
     def _ask(self, begin: Callable[[Any], object]) -> Any:
         if not self._started or self._closed:
             raise ClosedError("the client was closed, or has not been started")
-        call = _Wait()
+        call = _Wait(self)
+        self._calls += 1
+        self._waits.add(call)
         self._inbox.append((call, begin))
-        if not self._woken:
-            self._woken = True
-            self._loop.call_soon_threadsafe(self._drain)
-        return call.wait()
+        if self._closed:
+            raise ClosedError("the client was closed")  # nobody may look into the inbox any more
+        try:
+            if asyncio._get_running_loop() is None and self._driver.acquire(blocking=False):
+                self._drive(call)
+            else:
+                self._loop.call_soon_threadsafe(self._drain)
+                if not self._driver.locked():
+                    self._kick.set()
+                call.wait()
+        finally:
+            call.abandon()
+        return call.result()
+
+    def _drive(self, call: _Wait | None) -> None:
+        """Runs the loop until a call is answered or, without one, until no call waits. Needs and gives up the lock."""
+        try:
+            self._drain()
+            self._driven = call
+            if call is None:
+                self._loop.run_forever()
+            while call and not call.done():
+                self._loop.run_forever()
+        finally:
+            self._driven = None
+            self._driver.release()
+            if self._waits:
+                self._kick.set()  # they have seen that the lock was held
+
+    def _left(self, call: _Wait) -> None:
+        """Notes that a call does not wait any more, and has the loop stop if it runs for that."""
+        self._waits.discard(call)
+        if self._driver.locked() and (call is self._driven or not (self._driven or self._waits)):
+            self._loop.stop()
+
+    def _keep(self) -> None:
+        calls = -1
+        while not self._closed:
+            kicked = self._kick.wait(_IDLE)
+            self._kick.clear()
+            idle, calls = calls == self._calls, self._calls
+            if (kicked or idle) and self._driver.acquire(blocking=False):
+                self._drive(None)
 
     def _drain(self) -> None:
-        self._woken = False  # first: who adds to the inbox from now on calls again
         while self._inbox:
             call, begin = self._inbox.popleft()
             try:
