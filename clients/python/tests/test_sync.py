@@ -122,3 +122,33 @@ def test_a_closed_client_fails_its_calls() -> None:
 
 def test_what_was_never_started_can_be_closed() -> None:
     sync.Client("127.0.0.1:1").close()
+
+
+def close_amid_calls(addr: str) -> None:
+    client = sync.Client(addr)
+    client.start()
+    begun = threading.Barrier(5)
+    failed: list[BaseException] = []
+
+    def caller(many: bool) -> None:
+        begun.wait()
+        try:
+            while True:
+                client.ids(5) if many else client.timestamp()
+        except errors.Error as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=caller, args=[i % 2 == 0]) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    client.close()
+    for thread in threads:
+        thread.join(60)
+    assert [type(error) for error in failed] == [errors.ClosedError] * 4
+
+
+def test_closing_amid_calls_ends_them_all() -> None:
+    with beside(2) as nodes:
+        for _ in range(20):
+            close_amid_calls(nodes[0].addr)

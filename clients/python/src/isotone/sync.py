@@ -14,6 +14,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -127,7 +128,10 @@ class Client:
                 self._kick.set()
                 self._keeper.join()
                 self._driver.acquire()  # for ever
-                self._drain()
+                while self._waits:  # they have begun, and have yet to hear of it
+                    self._drain()
+                    self._loop.call_later(0.001, self._loop.stop)
+                    self._loop.run_forever()
                 self._loop.close()
             elif not self._started:
                 self._loop.close()
@@ -214,7 +218,8 @@ class Client:
             if asyncio._get_running_loop() is None and self._driver.acquire(blocking=False):
                 self._drive(call)
             else:
-                self._loop.call_soon_threadsafe(self._drain)
+                with suppress(RuntimeError):  # closed meanwhile, and so is the call
+                    self._loop.call_soon_threadsafe(self._drain)
                 if not self._driver.locked():
                     self._kick.set()
                 call.wait()
@@ -227,7 +232,7 @@ class Client:
         try:
             self._drain()
             self._driven = call
-            if call is None:
+            if call is None and not self._closed:  # close has the loop stop after it has set that
                 self._loop.run_forever()
             while call and not call.done():
                 self._loop.run_forever()
