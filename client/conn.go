@@ -177,9 +177,8 @@ func (cn *conn) serve() error {
 			}
 			refusal = b.undercut(cn.addr)
 		}
-		if refusal != nil && refusal.Code == isotone.CodeUnauthorized && cn.answered.Load() {
-			// The node has forgotten who the client is. A new connection authenticates with what
-			// the credentials are now.
+		if cn.forgotten(refusal) {
+			// A new connection authenticates with what the credentials are now.
 			cn.pool.requeue(b)
 			cn.pool.client.retried(cn.addr, refusal)
 			return refusal
@@ -188,6 +187,12 @@ func (cn *conn) serve() error {
 			return cn.waitClosed()
 		}
 	}
+}
+
+// forgotten reports whether the node has forgotten who the client is: it has accepted its credentials on this
+// connection, or answered a request.
+func (cn *conn) forgotten(refusal *isotone.Error) bool {
+	return refusal != nil && refusal.Code == isotone.CodeUnauthorized && (cn.answered.Load() || cn.pool.client.opt.Credentials != nil)
 }
 
 // settle handles an answer; refusal is nil for a success. It reports whether the connection

@@ -174,6 +174,20 @@ func TestCredentials_OfALiveConnectionAreRenewed(t *testing.T) {
 
 // TestCredentials_ThatAreRefusedAreNotTriedWithoutPause: the bound is generous; without pauses
 // there would be thousands.
+// TestCredentials_OfAConnectionThatNeverAnsweredAreRenewed: a node that forgets the client right after it has accepted the
+// credentials fails no call either.
+func TestCredentials_OfAConnectionThatNeverAnsweredAreRenewed(t *testing.T) {
+	c := startGuardedCluster(t, 1, "hush")
+	got := c.dial(client.Options{Credentials: client.StaticCredentials("billing", "hush")})
+	var forgotten atomic.Int32
+	c.nodes[0].replies(func(args []string) ([]byte, bool) {
+		return []byte("-NOAUTH Authentication required.\r\n"), args[0] == "TS" && forgotten.Add(1) <= 3
+	})
+	if _, err := got.Timestamps(within(t, 10*time.Second), 2); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCredentials_ThatAreRefusedAreNotTriedWithoutPause(t *testing.T) {
 	t.Parallel()
 	c := startGuardedCluster(t, 1, "hush")

@@ -107,7 +107,8 @@ internal/check/demolive:        . internal/reply internal/live internal/check/be
 internal/check/demoscale:       . internal/front/stats internal/proxy internal/proxy/balance internal/check/bench internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/chaos:           . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/ports internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/fakecluster:     internal/inspect/survey
-internal/check/conformance:     .
+conformance/vectors:
+internal/check/conformance:     . snowflake internal/check/child internal/check/ports conformance/vectors
 internal/check/chromium:        ; golang.org/x/net
 internal/check/trial:           . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/evidence internal/check/parallel
 internal/check/membership:      ; golang.org/x/sys
@@ -131,6 +132,8 @@ bench/client:                   . client
 bench/streams:                  ; golang.org/x/net
 bench/thrift:                   snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
 interop/goredis:                . ; github.com/redis/go-redis/v9
+
+conformance/go:                 . client snowflake internal/check/conformance
 
 examples/joke:                  internal/check/demoscale
 examples/intervals:             . client internal/core/lincheck internal/check/cluster internal/check/svg internal/core/wire

@@ -1,0 +1,318 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+)
+
+// idMax is the largest number of 63 bits.
+const idMax = 1<<63 - 1
+
+var requests = []Scenario{
+	badCount("timestamps", 0), badCount("timestamps", 1<<32+1), badCount("timestamps64", 0), badCount("timestamps64", 1<<18+1), badCount("ids", 0), badCount("ids", 1<<16+1),
+	goodCount("timestamps", 1), goodCount("timestamps", 1<<32), goodCount("timestamps64", 1), goodCount("timestamps64", 1<<18), goodCount("ids", 1), goodCount("ids", 4096),
+	goodCount("ids", 4097), goodCount("ids", 1<<16),
+	{Name: "one-after-the-other", Rules: rules("C17", "C24"), play: func(s *stage) {
+		s.start(1)
+		c := s.open()
+		for range 10 {
+			for _, method := range stampForms {
+				c.get("C24", method, counted(method, 5))
+			}
+			c.get("C24", "id", 0)
+		}
+	}},
+	neverJoins("timestamp", ""), neverJoins("timestamps", ""), neverJoins("timestamp64", ""), neverJoins("timestamp", "lease"), neverJoins("timestamps", "quorum"), neverJoins("id", ""), neverJoins("ids", ""),
+	{Name: "calls-share-requests", Rules: rules("C26", "C24", "C25"), play: func(s *stage) {
+		s.start(1)
+		c := s.open(connections(1))
+		c.timestamp("C24")
+		gate := s.nodes[0].hold("TS", -1)
+		held := []*call{c.begin("timestamp", 0)}
+		gate.await(1)
+		for i := range 60 {
+			held = append(held, c.begin("timestamps", uint64(1+i%7)))
+		}
+		s.sync()
+		gate.open()
+		for _, call := range held {
+			call.want("C24")
+		}
+		n := len(s.nodes[0].got("TS"))
+		s.check(n < 50, "C26", "%d requests for 62 calls, 60 of which waited at the same time", n)
+	}},
+	{Name: "calls-for-ids-share-requests", Rules: rules("C26", "C24"), play: func(s *stage) {
+		s.start(1)
+		c := s.open(connections(1))
+		c.get("C24", "id", 0)
+		gate := s.nodes[0].hold("SNOWFLAKE", -1)
+		held := []*call{c.begin("id", 0)}
+		gate.await(1)
+		for i := range 60 {
+			held = append(held, c.begin("ids", uint64(1+i%7)))
+		}
+		s.sync()
+		gate.open()
+		for _, call := range held {
+			call.want("C24")
+		}
+		n := len(s.nodes[0].got("SNOWFLAKE"))
+		s.check(n < 50, "C26", "%d requests for 62 calls, 60 of which waited at the same time", n)
+	}},
+	readModes("timestamp"), readModes("timestamps"), readModes("timestamp64"), readModes("timestamps64"),
+	{Name: "the-read-mode-of-the-options", Rules: rules("C27"), play: func(s *stage) {
+		s.start(1)
+		c := s.open(func(o *Options) { o.Mode = "lease" })
+		c.timestamp("C27")
+		c.get("C27", "timestamps64", 2)
+		c.get("C27", "timestamps", 2, mode("quorum"))
+		s.check(s.nodes[0].modes() == "LEASE LEASE QUORUM", "C27", "the modes are %s", s.nodes[0].modes())
+	}},
+	{Name: "calls-of-different-modes-share-nothing", Rules: rules("C26", "C27"), play: func(s *stage) {
+		s.start(1)
+		c := s.open(connections(1))
+		c.timestamp("C27")
+		gate := s.nodes[0].hold("TS", -1)
+		held := []*call{c.begin("timestamp", 0)}
+		gate.await(1)
+		for range 10 {
+			held = append(held, c.begin("timestamps", 1000), c.begin("timestamps", 10, mode("lease")), c.begin("timestamps", 1, mode("quorum")))
+		}
+		s.sync()
+		gate.open()
+		sums := map[string]uint64{}
+		for _, call := range held {
+			call.want("C27")
+		}
+		for _, r := range s.nodes[0].got("TS") {
+			sums[modeOf(r)] += r.count()
+		}
+		s.check(sums["LEASE"] == 100 && sums["QUORUM"] == 10, "C27", "timestamps by mode: %v, want 100 by LEASE and 10 by QUORUM", sums)
+	}},
+	{Name: "an-answer-after-a-call-was-canceled", Rules: rules("C32", "C49", "C25"), play: func(s *stage) {
+		s.start(1)
+		c := s.open(connections(1))
+		c.timestamp("C32")
+		gate := s.nodes[0].hold("TS", -1)
+		gone := c.begin("timestamps", 5)
+		gate.await(1)
+		gone.cancel()
+		gone.fails("C49", "canceled")
+		next := c.begin("timestamps", 7)
+		gate.open()
+		next.want("C32")
+	}},
+	{Name: "an-answer-after-a-deadline", Rules: rules("C32", "C25"), play: func(s *stage) {
+		s.start(1)
+		c := s.open(connections(1))
+		c.timestamp("C32")
+		gate := s.nodes[0].hold("TS", -1)
+		gone := c.begin("timestamps", 5, within(short))
+		gate.await(1)
+		gone.fails("C48", "deadline_exceeded")
+		next := c.begin("timestamps", 7)
+		gate.open()
+		next.want("C32")
+	}},
+	{Name: "an-answer-for-ids-after-a-call-was-canceled", Rules: rules("C32", "C49"), play: func(s *stage) {
+		s.start(1)
+		c := s.open()
+		c.get("C32", "id", 0)
+		gate := s.nodes[0].hold("SNOWFLAKE", -1)
+		gone := c.begin("ids", 5)
+		gate.await(1)
+		gone.cancel()
+		gone.fails("C49", "canceled")
+		next := c.begin("ids", 7)
+		gate.open()
+		next.want("C32")
+	}},
+	twoAnswers("timestamp"), twoAnswers("timestamps"), twoAnswers("timestamp64"), twoAnswers("id"),
+	{Name: "an-answer-that-nothing-asked-for", Rules: rules("C28"), play: func(s *stage) {
+		s.start(1)
+		c := s.open(connections(1))
+		c.timestamp("C28")
+		s.unasked(s.nodes[0])
+		for range 5 {
+			c.get("C28", "timestamps", 1)
+		}
+	}},
+	{Name: "a-line-without-end", Rules: rules("C29"), play: func(s *stage) {
+		s.start(1)
+		c := s.open()
+		s.nodes[0].on("TS", 1, func(r *request) answer {
+			block := []byte(strings.Repeat("x", 64<<10))
+			_, err := r.conn.Write([]byte("-"))
+			for sent := 0; err == nil; sent += len(block) {
+				if sent > 64<<20 {
+					s.blame("C29", "the client has read %d bytes of one line", sent)
+					break
+				}
+				_, err = r.conn.Write(block)
+			}
+			return answer{end: true}
+		})
+		c.timestamp("C29")
+	}},
+	{Name: "a-list-without-end", Rules: rules("C29"), play: func(s *stage) {
+		s.start(1)
+		c := s.open()
+		s.nodes[0].on("CLUSTER SLOTS", -1, func(r *request) answer {
+			block := []byte(strings.Repeat("*1\r\n", 16<<10))
+			_, err := r.conn.Write([]byte("*1\r\n"))
+			for sent := 0; err == nil; sent += len(block) {
+				if sent > 64<<20 {
+					s.blame("C29", "the client has read %d bytes of one answer", sent)
+					break
+				}
+				_, err = r.conn.Write(block)
+			}
+			return answer{end: true}
+		})
+		s.nodes[0].say("TS", 3, faultLine("TRYAGAIN later"))
+		c.timestamp("C29")
+	}},
+	{Name: "ids-of-63-bits", Rules: rules("C31"), play: func(s *stage) {
+		s.start(1)
+		s.nextID = idMax - 11
+		c := s.open()
+		for range 4 {
+			c.get("C31", "id", 0)
+		}
+		c.get("C31", "ids", 8)
+	}},
+	{Name: "timestamps-with-large-fields", Rules: rules("C31"), play: func(s *stage) {
+		s.start(1)
+		s.last.Time, s.last.Index = 1<<63+12345, 1<<63
+		c := s.open()
+		c.timestamp("C31")
+		c.get("C31", "timestamps", 1<<32)
+		c.get("C31", "timestamp64", 0)
+	}},
+}
+
+// modeOf returns the read mode that a request names.
+func modeOf(r *request) string {
+	for _, m := range []string{"QUORUM", "LEASE"} {
+		if r.has(m) {
+			return m
+		}
+	}
+	return "-"
+}
+
+// modes returns those of all requests for timestamps.
+func (n *node) modes() string {
+	var list []string
+	for _, r := range n.got("") {
+		if r.stamps() {
+			list = append(list, modeOf(r))
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+func badCount(method string, count uint64) Scenario {
+	return Scenario{Name: fmt.Sprintf("wrong-count-%s-%d", method, count), Rules: rules("C23"), play: func(s *stage) {
+		s.start(1)
+		c := s.open()
+		cmd := Command{Do: "call", Client: c.name, Method: method, Count: &count, DeadlineMS: callDeadline.Milliseconds()}
+		s.begin(cmd).fails("C23", "invalid_argument")
+		for _, name := range []string{"TS", "TS64", "SNOWFLAKE"} {
+			s.check(len(s.nodes[0].got(name)) == 0, "C23", "a request was sent")
+		}
+		c.timestamp("C23")
+	}}
+}
+
+func goodCount(method string, count uint64) Scenario {
+	return Scenario{Name: fmt.Sprintf("count-%s-%d", method, count), Rules: rules("C23", "C24"), play: func(s *stage) {
+		s.start(1)
+		c := s.open()
+		c.get("C24", method, count)
+		c.get("C24", method, count)
+	}}
+}
+
+// commandOf returns the command that a method sends.
+func commandOf(method string) string {
+	switch {
+	case method == "id" || method == "ids":
+		return "SNOWFLAKE"
+	case strings.Contains(method, "64"):
+		return "TS64"
+	}
+	return "TS"
+}
+
+// neverJoins: a request is under way when another call begins. The judge sees if that got a number of it.
+func neverJoins(method, readMode string) Scenario {
+	name := "no-call-joins-a-request-under-way-" + method
+	if readMode != "" {
+		name += "-" + readMode
+	}
+	return Scenario{Name: name, Rules: rules("C25"), play: func(s *stage) {
+		s.start(1)
+		c := s.open(connections(1))
+		command := commandOf(method)
+		c.get("C25", method, counted(method, 3), mode(readMode))
+		gate := s.nodes[0].hold(command, -1)
+		held := []*call{c.begin(method, counted(method, 3), mode(readMode))}
+		gate.await(1)
+		for range 8 {
+			held = append(held, c.begin(method, counted(method, 3), mode(readMode)))
+		}
+		s.sync()
+		gate.open()
+		for _, call := range held {
+			call.want("C25")
+		}
+	}}
+}
+
+func readModes(method string) Scenario {
+	return Scenario{Name: "read-modes-" + method, Rules: rules("C27"), play: func(s *stage) {
+		s.start(1)
+		c := s.open()
+		for _, m := range []string{"", "quorum", "lease", ""} {
+			c.get("C27", method, counted(method, 2), mode(m))
+		}
+		s.check(s.nodes[0].modes() == "- QUORUM LEASE -", "C27", "the modes are %s", s.nodes[0].modes())
+	}}
+}
+
+// twoAnswers: a node answers twice. The second answer must not be taken for that of the next request.
+func twoAnswers(method string) Scenario {
+	return Scenario{Name: "two-answers-to-one-request-" + method, Rules: rules("C28"), play: func(s *stage) {
+		s.start(1)
+		c := s.open(connections(1))
+		c.get("C28", method, counted(method, 2))
+		s.nodes[0].on(commandOf(method), 1, func(r *request) answer {
+			first := s.proper(r)
+			second := s.proper(r)
+			s.mu.Lock()
+			first.issued.void = "" // a client may use it, or may not
+			second.issued.void = "C28"
+			s.mu.Unlock()
+			first.bytes = append(first.bytes, second.bytes...)
+			return first
+		})
+		for range 6 {
+			c.get("C28", method, counted(method, 2))
+		}
+	}}
+}
+
+// unasked has a node write an answer on all its connections, which must not answer any request.
+func (s *stage) unasked(n *node) {
+	list := n.got("TS")
+	r := *list[len(list)-1]
+	a := s.proper(&r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.issued.void = "C28"
+	s.event("%s answers, though nothing was asked", n.name())
+	for c := range n.conns {
+		_, _ = c.Write(a.bytes)
+	}
+}
