@@ -71,6 +71,8 @@ export class Connection {
   isGivenUp = false;
   /** It has answered a request for a call. */
   answered = false;
+  /** The node has accepted the client's credentials. */
+  isKnown = false;
   /** Refusals in a row, and until when nothing is sent because of them. */
   pauses = 0;
   pausedUntil = 0;
@@ -165,7 +167,10 @@ export class Connection {
   }
 
   private authenticated(v: Value): void {
-    if (v.kind === "+" && v.text === "OK") return;
+    if (v.kind === "+" && v.text === "OK") {
+      this.isKnown = true;
+      return;
+    }
     // Not even a part of the answer: who sends what was sent to it has the secret in it.
     const code = v.kind === "-" ? decodeRefusal(v.text).code : "unauthorized";
     throw new IsotoneError(code, `the node at ${this.addr} does not answer AUTH with OK`);

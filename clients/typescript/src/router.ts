@@ -528,7 +528,7 @@ export class Router implements Owner, PoolOwner {
 
   private refused(pool: Pool, connection: Connection, batch: Batch, refusal: IsotoneError): void {
     const kind = refusal.code === batch.own.final ? "final" : classOf(refusal.code);
-    if (kind === "unauthorized" && connection.answered) {
+    if (kind === "unauthorized" && (connection.isKnown || connection.answered)) {
       // The node has forgotten who the client is. A new connection says it again.
       this.again(pool, batch, connection.addr, refusal);
       throw refusal;
