@@ -1,4 +1,4 @@
-import { IsotoneError, Malformed, decodeRefusal } from "./errors.js";
+import { type Code, type IsotoneError, Malformed, decodeRefusal } from "./errors.js";
 import type { Connection, Pending } from "./connection.js";
 import type { CallOptions } from "./options.js";
 import { type Parser, type ReadMode, type Value, idsRequest, limits, readIds, readTimestamp64, timestampsRequest } from "./resp.js";
@@ -67,15 +67,15 @@ export class Batch implements Pending {
   first = Timestamp.zero;
   first64 = 0n;
   ids: bigint[] = [];
-  value: Value | undefined;
+  value: unknown;
   refusal: IsotoneError | undefined;
 
   constructor(
     readonly kind: Kind,
     /** Takes the batch when it was answered. */
     private readonly answered: (connection: Connection, batch: Batch) => void,
-    /** What is sent for a lease, or the floor of the only call. */
-    readonly own: { readonly line?: string; readonly above?: Timestamp; readonly final?: string } = {},
+    /** What is sent for a lease, how its answer is read, and the refusal that is final; or the floor of the only call. */
+    readonly own: { readonly line?: string; readonly read?: (v: Value) => unknown; readonly final?: Code | undefined; readonly above?: Timestamp } = {},
   ) {}
 
   join(call: Call): void {
@@ -118,7 +118,7 @@ export class Batch implements Pending {
 
   private takeValue(v: Value): void {
     if (this.kind.what === "ids") this.ids = readIds(v, this.count);
-    else if (this.kind.what === "lease") this.value = v;
+    else if (this.kind.what === "lease") this.value = this.own.read?.(v);
     else {
       this.first64 = readTimestamp64(v, this.count);
       this.first = Timestamp.from64(this.first64);

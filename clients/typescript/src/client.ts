@@ -1,5 +1,5 @@
 import { type Batch, idsPerRequest, kindArrival, kindIds, kindLease, kinds16, kinds64, type Kind } from "./batch.js";
-import { IsotoneError } from "./errors.js";
+import { type Code, IsotoneError } from "./errors.js";
 import { Generator, type GeneratorOptions } from "./generator.js";
 import { type CallOptions, type Options, type TimestampOptions, isMode, isWithin, validate } from "./options.js";
 import type { ReadMode, Value } from "./resp.js";
@@ -108,8 +108,8 @@ export class Client implements AsyncDisposable {
   /** Leases a worker from the cluster, and makes IDs in this process, without a request for each. */
   async generator(options: GeneratorOptions = {}, until: CallOptions = noOptions): Promise<Generator> {
     this.#router.use("leases");
-    const send = (line: string, o: CallOptions, final?: "no_worker"): Promise<Value> =>
-      this.#router.pools.leases.callAlone(kindLease, 1, (b) => b.value as Value, o, final ? { line, final } : { line });
+    const send = <T>(line: string, read: (v: Value) => T, o: CallOptions, final?: Code): Promise<T> =>
+      this.#router.pools.leases.callAlone(kindLease, 1, (b) => b.value as T, o, { line, read, final });
     const generator = await Generator.lease(send, () => this.#router.closed, options, until);
     this.#generators.add(generator);
     return generator;

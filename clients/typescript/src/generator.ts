@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { pauseMax } from "./backoff.js";
-import { IsotoneError, classOf, readable } from "./errors.js";
+import { type Code, IsotoneError, classOf, readable } from "./errors.js";
 import { type CallOptions, isWithin } from "./options.js";
-import { type Grant, type Value, command, readGrant } from "./resp.js";
+import { type Grant, type Value, command, readGrant, readOk } from "./resp.js";
 import { type Lease, type Reason, Sequence, reasonError } from "./sequence.js";
 import type { Layout } from "./snowflake.js";
 
@@ -26,7 +26,7 @@ export interface GeneratorOptions {
 type Settings = { readonly [K in "leaseMs" | "aheadMaxMs"]: number } & { readonly now: () => number; readonly worker: number | undefined };
 
 /** Has the leader execute a command. A refusal with the code `final` is not retried. */
-type Send = (line: string, options: CallOptions, final?: "no_worker") => Promise<Value>;
+type Send = <T>(line: string, read: (v: Value) => T, options: CallOptions, final?: Code) => Promise<T>;
 
 /** A grant, the session in which it was requested, and what makes its IDs. */
 interface Held extends Grant {
@@ -211,7 +211,7 @@ export class Generator implements AsyncDisposable {
     const line = command("WORKER", "LEASE", session, Math.trunc(now()).toString(), Math.trunc(leaseMs).toString(), ...fixed);
     const isRenewal = (this.held as Held | undefined) !== undefined && !this.isFixed;
     try {
-      this.follow(readGrant(await this.send(line, until, isRenewal ? "no_worker" : undefined)), session);
+      this.follow(await this.send(line, readGrant, until, isRenewal ? "no_worker" : undefined), session);
       this.why = undefined;
     } catch (error) {
       // A cluster grants a session nothing else while its revoked lease lasts.
@@ -240,7 +240,7 @@ export class Generator implements AsyncDisposable {
 
   private async release(of: Held, used: number): Promise<void> {
     const line = command("WORKER", "RELEASE", of.session, of.worker.toString(), of.start.toString(), used.toString());
-    await this.send(line, { deadlineMs: releaseTimeout });
+    await this.send(line, readOk, { deadlineMs: releaseTimeout });
   }
 
   /** Ends the generator and returns the rest of its lease to the cluster. If that fails within a second, the lease expires later. */

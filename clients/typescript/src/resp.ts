@@ -244,14 +244,18 @@ export function readGrant(v: Value): Grant {
   const grant = {
     worker: Number(worker.text),
     start: Number(start.text),
-    end: Number(end.text),
+    end: Math.min(Number(end.text), Number.MAX_SAFE_INTEGER),
     layout: wellFormed(() => Layout.parse(layout.text, Number(epoch.text))),
   };
-  const safe = [grant.start, grant.end].every(Number.isSafeInteger);
-  if (!safe || grant.worker < 0 || grant.worker >= grant.layout.workers || grant.start < 0 || grant.start >= grant.end) {
+  if (!Number.isSafeInteger(grant.start) || grant.worker < 0 || grant.worker >= grant.layout.workers || grant.start < 0 || grant.start >= grant.end) {
     throw new Malformed("a lease that cannot be");
   }
   return grant;
+}
+
+/** Reads the answer to WORKER RELEASE. */
+export function readOk(v: Value): void {
+  if (v.text !== "OK") throw new Malformed("another answer than OK");
 }
 
 /** Calls a reader of texts, whose errors mean here that the answer is malformed. */
