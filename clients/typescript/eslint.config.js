@@ -10,12 +10,18 @@ export default tseslint.config(
     rules: {
       // Numbers and bigints in messages are meant.
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
+      "@typescript-eslint/no-confusing-void-expression": ["error", { ignoreArrowShorthand: true }],
       "max-lines": ["error", 500],
     },
   },
   {
     files: ["test/**"],
     // node:test collects the promises of its tests.
-    rules: { "@typescript-eslint/no-floating-promises": ["error", { allowForKnownSafeCalls: [{ from: "package", package: "node:test", name: ["test", "describe", "it"] }] }] },
+    rules: {
+      "@typescript-eslint/no-floating-promises": [
+        "error",
+        { allowForKnownSafeCalls: [{ from: "package", package: "node:test", name: ["test", "describe", "it"] }] },
+      ],
+    },
   },
 );

@@ -42,7 +42,7 @@ async function together(callers: number, seconds: number): Promise<void> {
   const took = new Histogram();
   const end = performance.now() + 1000 * seconds;
   const caller = async (): Promise<void> => {
-    for (let begin = performance.now(); begin < end; ) {
+    for (let begin = performance.now(); begin < end;) {
       await client.timestamp(options);
       const now = performance.now();
       took.add(1000 * (now - begin));

@@ -101,7 +101,12 @@ async function call(c: Command, signal: AbortSignal): Promise<object> {
 
 async function lease(c: Command, signal: AbortSignal): Promise<object> {
   const made = { generator: undefined as unknown as Generator, now: c.now_ms ?? 0 };
-  const options = { leaseMs: c.lease_ms, worker: c.worker, aheadMaxMs: c.ahead_max_ms, now: c.now_ms === undefined ? undefined : () => made.now };
+  const options = {
+    leaseMs: c.lease_ms,
+    worker: c.worker,
+    aheadMaxMs: c.ahead_max_ms,
+    now: c.now_ms === undefined ? undefined : () => made.now,
+  };
   made.generator = await find(clients, c.client).client.generator(options, { deadlineMs: c.deadline_ms, signal });
   generators.set(c.generator, made);
   return leased(made.generator);

@@ -75,7 +75,12 @@ export class Batch implements Pending {
     /** Takes the batch when it was answered. */
     private readonly answered: (connection: Connection, batch: Batch) => void,
     /** What is sent for a lease, how its answer is read, and the refusal that is final; or the floor of the only call. */
-    readonly own: { readonly line?: string; readonly read?: (v: Value) => unknown; readonly final?: Code | undefined; readonly above?: Timestamp } = {},
+    readonly own: {
+      readonly line?: string;
+      readonly read?: (v: Value) => unknown;
+      readonly final?: Code | undefined;
+      readonly above?: Timestamp;
+    } = {},
   ) {}
 
   join(call: Call): void {

@@ -36,7 +36,7 @@ export class Client implements AsyncDisposable {
   static async connect(options: Options, until: CallOptions = noOptions): Promise<Client> {
     const client = new Client(options);
     try {
-      await client.#router.arrivals.call(kindArrival, 1, () => undefined, until);
+      await client.#router.requests.arrivals.call(kindArrival, 1, () => undefined, until);
       return client;
     } catch (error) {
       await client.close();
@@ -51,7 +51,7 @@ export class Client implements AsyncDisposable {
 
   /** The largest timestamp that was received, which a program may store for {@link Options.floor}. */
   get floor(): Timestamp {
-    return this.#router.floor;
+    return this.#router.requests.floor;
   }
 
   /** Returns a timestamp larger than all that any client had received when the call began. */
@@ -74,18 +74,24 @@ export class Client implements AsyncDisposable {
     return this.#stamps(kinds64, count, timestamps64Max, many64, options);
   }
 
-  #stamps<T>(kinds: readonly Kind[], count: number, most: number, pick: (b: Batch, at: number, n: number) => T, o: TimestampOptions): Promise<T> {
+  #stamps<T>(
+    kinds: readonly Kind[],
+    count: number,
+    most: number,
+    pick: (b: Batch, at: number, n: number) => T,
+    o: TimestampOptions,
+  ): Promise<T> {
     const mode = o.mode ?? this.#router.options.mode;
     if (!isWithin(count, 1, most)) return invalid(`${count} timestamps: want 1 to ${most}`);
     if (!isMode(mode)) return invalid("mode: want quorum or lease");
     const kind = kinds[mode === undefined ? 0 : mode === "quorum" ? 1 : 2] as Kind;
     const { above } = o;
-    if (!above || above.equals(Timestamp.zero)) return this.#router.pools.stamps.call(kind, count, pick, o);
+    if (!above || above.equals(Timestamp.zero)) return this.#router.requests.pools.stamps.call(kind, count, pick, o);
     const now = BigInt(Date.now()) * 1_000_000n;
     const near = (this.floor.time > now ? this.floor.time : now) + aheadMin;
     const use = above.time > near ? "ahead" : "stamps";
     this.#router.use(use);
-    return this.#router.pools[use].callAlone(kind, count, (b) => pick(b, 0, count), o, { above });
+    return this.#router.requests.pools[use].callAlone(kind, count, (b) => pick(b, 0, count), o, { above });
   }
 
   /** Returns an ID from any member. */
@@ -100,7 +106,7 @@ export class Client implements AsyncDisposable {
     this.#router.use("ids");
     const parts: Promise<bigint[]>[] = [];
     for (let rest = count; rest > 0; rest -= idsPerRequest) {
-      parts.push(this.#router.pools.ids.call(kindIds, Math.min(rest, idsPerRequest), manyIds, options));
+      parts.push(this.#router.requests.pools.ids.call(kindIds, Math.min(rest, idsPerRequest), manyIds, options));
     }
     return (await Promise.all(parts)).flat();
   }
@@ -109,8 +115,8 @@ export class Client implements AsyncDisposable {
   async generator(options: GeneratorOptions = {}, until: CallOptions = noOptions): Promise<Generator> {
     this.#router.use("leases");
     const send = <T>(line: string, read: (v: Value) => T, o: CallOptions, final?: Code): Promise<T> =>
-      this.#router.pools.leases.callAlone(kindLease, 1, (b) => b.value as T, o, { line, read, final });
-    const generator = await Generator.lease(send, () => this.#router.closed, options, until);
+      this.#router.requests.pools.leases.callAlone(kindLease, 1, (b) => b.value as T, o, { line, read, final });
+    const generator = await Generator.lease(send, () => this.#router.requests.closed, options, until);
     this.#generators.add(generator);
     return generator;
   }

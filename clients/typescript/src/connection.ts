@@ -58,7 +58,8 @@ export class RefusedClient extends Error {
 }
 
 /** The alerts of TLS by which a node refuses the client's certificate, or its absence. */
-const certificateAlert = /ALERT_(BAD_CERTIFICATE|UNSUPPORTED_CERTIFICATE|CERTIFICATE_\w+|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE)|CERTIFICATE_REQUIRED/;
+const certificateAlert =
+  /ALERT_(BAD_CERTIFICATE|UNSUPPORTED_CERTIFICATE|CERTIFICATE_\w+|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE)|CERTIFICATE_REQUIRED/;
 
 /** A connection to a node. It is open once the node has accepted the client's credentials, and its cluster was checked. */
 export class Connection {
@@ -219,7 +220,10 @@ function certificateFault(error: NodeJS.ErrnoException): Error {
 
 /** Returns the error of beginning a connection as a {@link RefusedClient} if it is one. */
 function asRefusal(error: unknown): Error {
-  const refuses = error instanceof IsotoneError && classOf(error.code) !== "retry" && ["unauthorized", "forbidden", "invalid_argument"].includes(error.code);
+  const refuses =
+    error instanceof IsotoneError &&
+    classOf(error.code) !== "retry" &&
+    ["unauthorized", "forbidden", "invalid_argument"].includes(error.code);
   return refuses ? new RefusedClient(error) : toError(error);
 }
 

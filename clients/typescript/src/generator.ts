@@ -62,7 +62,8 @@ export class Generator implements AsyncDisposable {
     const settings = { leaseMs: o.leaseMs ?? 30_000, aheadMaxMs: o.aheadMaxMs ?? 1000, now: o.now ?? Date.now, worker: o.worker };
     const isGood =
       isWithin(settings.leaseMs, 100, 3_600_000) && isWithin(settings.aheadMaxMs, 0, 3_600_000) && isWithin(o.worker ?? 0, 0, 2 ** 30 - 1);
-    if (!isGood) throw new IsotoneError("invalid_argument", "want a lease of 100 to 3600000 ms, aheadMaxMs of 0 to 3600000, and a worker from 0 on");
+    if (!isGood)
+      throw new IsotoneError("invalid_argument", "want a lease of 100 to 3600000 ms, aheadMaxMs of 0 to 3600000, and a worker from 0 on");
     const generator = new Generator(send, isClosed, settings);
     await generator.request(until);
     generator.renewIn(settings.leaseMs / 3);

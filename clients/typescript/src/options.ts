@@ -71,10 +71,13 @@ const queueMaxMax = 2 ** 22;
 /** Throws an error that names all faults of options. */
 export function validate(o: Options): void {
   const faults: string[] = [];
-  const need = (ok: boolean, fault: string): void => void (ok || faults.push(fault));
+  const need = (ok: boolean, fault: string): void => {
+    if (!ok) faults.push(fault);
+  };
   const addrs: readonly unknown[] = Array.isArray(o.addrs) ? o.addrs : [];
   need(addrs.length >= 1 && addrs.length <= membersMax, `addrs: want 1 to ${membersMax} addresses`);
-  for (const addr of addrs) need(typeof addr === "string" && splitAddr(addr) !== undefined, `address ${JSON.stringify(addr)}: want host:port`);
+  for (const addr of addrs)
+    need(typeof addr === "string" && splitAddr(addr) !== undefined, `address ${JSON.stringify(addr)}: want host:port`);
   need(o.cluster === undefined || isCluster(o.cluster), "cluster: want 16 hexadecimal digits");
   need(isMode(o.mode), "mode: want quorum or lease");
   need(isWithin(o.queueMax ?? 1, 1, queueMaxMax), `queueMax: want 1 to ${queueMaxMax}`);
@@ -88,13 +91,15 @@ export function isMode(mode: unknown): mode is ReadMode | undefined {
 }
 
 /** Reports whether a value is a whole number within bounds. */
-export function isWithin(n: unknown, least: number, most: number): n is number {
+export function isWithin(n: unknown, least: number, most: number): boolean {
   return typeof n === "number" && Number.isInteger(n) && n >= least && n <= most;
 }
 
 /** Throws unless credentials have the form that nodes accept. The message does not contain the secret. */
 export function validateCredentials({ name, secret }: Credentials): void {
-  if (!/^[A-Za-z0-9._-]{1,64}$/.test(name)) throw new IsotoneError("invalid_argument", "credentials: want a name of 1 to 64 letters, digits, '.', '_' and '-'");
+  if (!/^[A-Za-z0-9._-]{1,64}$/.test(name))
+    throw new IsotoneError("invalid_argument", "credentials: want a name of 1 to 64 letters, digits, '.', '_' and '-'");
   const bytes = Buffer.byteLength(secret);
-  if (bytes < 1 || bytes > 256) throw new IsotoneError("invalid_argument", `credentials of ${name}: want a secret of 1 to 256 bytes, got ${bytes}`);
+  if (bytes < 1 || bytes > 256)
+    throw new IsotoneError("invalid_argument", `credentials of ${name}: want a secret of 1 to 256 bytes, got ${bytes}`);
 }

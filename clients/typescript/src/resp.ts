@@ -247,7 +247,13 @@ export function readGrant(v: Value): Grant {
     end: Math.min(Number(end.text), Number.MAX_SAFE_INTEGER),
     layout: wellFormed(() => Layout.parse(layout.text, Number(epoch.text))),
   };
-  if (!Number.isSafeInteger(grant.start) || grant.worker < 0 || grant.worker >= grant.layout.workers || grant.start < 0 || grant.start >= grant.end) {
+  if (
+    !Number.isSafeInteger(grant.start) ||
+    grant.worker < 0 ||
+    grant.worker >= grant.layout.workers ||
+    grant.start < 0 ||
+    grant.start >= grant.end
+  ) {
     throw new Malformed("a lease that cannot be");
   }
   return grant;

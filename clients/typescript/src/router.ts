@@ -1,22 +1,19 @@
 import type { Socket } from "node:net";
-import { pauseAfter, pauseMax, quotaPause } from "./backoff.js";
-import { type Batch, kindArrival, kindIds, kinds16, kinds64 } from "./batch.js";
+import { pauseMax } from "./backoff.js";
+import { Batch } from "./batch.js";
 import { Connection, type Owner, type Pending, RefusedClient } from "./connection.js";
 import { IsotoneError, classOf, decodeRefusal, readable } from "./errors.js";
-import type { Hooks, Options } from "./options.js";
-import { Pool, type PoolOwner } from "./pool.js";
+import type { Options } from "./options.js";
+import type { Pool } from "./pool.js";
+import { Requests, type Routes } from "./requests.js";
 import { type Value, type View, readView } from "./resp.js";
 import { Search, type Use } from "./search.js";
-import { Timestamp } from "./timestamp.js";
-import { Trouble } from "./trouble.js";
 
 /** A connection may be silent for so many times the answer timeout, but at least for so long, while the leader answers on another one. */
 const giveUpFactor = 10;
 const giveUpMin = 1000;
 /** For how long a leader may hold a request whose floor is ahead of its clock. */
 const heldMax = 10_000;
-/** Requests of one connection that are under way at once. A request for IDs would only wait there, where no call can join it any more. */
-const windows: Readonly<Record<Use, number>> = { stamps: 16, ahead: 64, leases: 64, ids: 1, ask: 0 };
 const leaderUses = ["stamps", "ahead", "leases"] as const;
 
 interface Host {
@@ -28,39 +25,24 @@ interface Host {
  * Keeps a client connected: it knows the members, finds the leader, opens and closes connections, sends batches over them, and decides what a refusal
  * means for a request. What to do about the leader, its search decides. It is level-triggered: a step compares the state with what it should be.
  */
-export class Router implements Owner, PoolOwner {
+export class Router implements Owner, Routes {
   readonly search: Search;
-  readonly pools = {
-    stamps: new Pool(this, "stamps", [...kinds16, ...kinds64]),
-    ahead: new Pool(this, "ahead"),
-    leases: new Pool(this, "leases"),
-    ids: new Pool(this, "ids", [kindIds]),
-  };
-  /** The calls that wait for the first connection to a leader. */
-  readonly arrivals = new Pool(this, "stamps", [kindArrival]);
+  readonly requests: Requests;
   readonly sockets = new Set<Socket>();
   readonly dialTimeoutMs: number;
-  readonly queueMax: number;
   cluster: string;
-  floor: Timestamp;
-  closed = false;
   private readonly hosts = new Map<string, Host>();
   private readonly used = new Set<Use>(["stamps"]);
-  private readonly troubles = new Trouble();
-  private foreign: IsotoneError | undefined; // set while only nodes of another cluster answer
-  private suspected = true; // the next success is news
   private idTurn = 0;
   private watching = false;
   private woken = false;
-  private flushing = false;
   private timer: NodeJS.Timeout | undefined;
   private timerDue = Infinity;
 
   constructor(readonly options: Options) {
     this.dialTimeoutMs = options.dialTimeoutMs ?? 1000;
-    this.queueMax = options.queueMax ?? 65_536;
+    this.requests = new Requests(options, this);
     this.cluster = options.cluster ?? "";
-    this.floor = options.floor ?? Timestamp.zero;
     this.search = new Search(options.addrs);
     this.wake();
   }
@@ -74,10 +56,9 @@ export class Router implements Owner, PoolOwner {
 
   /** Ends all calls and connections. */
   close(): void {
-    this.closed = true;
     clearTimeout(this.timer);
     const error = new IsotoneError("closed", "the client is closed");
-    for (const pool of [...Object.values(this.pools), this.arrivals]) pool.close(error);
+    this.requests.close(error);
     for (const connection of this.all()) connection.end(error);
   }
 
@@ -88,7 +69,7 @@ export class Router implements Owner, PoolOwner {
     this.woken = true;
     queueMicrotask(() => {
       this.woken = false;
-      if (!this.closed) this.step();
+      if (!this.requests.closed) this.step();
     });
   }
 
@@ -106,7 +87,7 @@ export class Router implements Owner, PoolOwner {
     }
     if (!this.search.suspected) for (const connection of this.all("ask")) if (!this.search.asking(connection.addr)) connection.drop();
     this.setTimer(Math.min(watch, wait, this.connectAll(now)));
-    this.flushAll();
+    this.requests.flushAll();
   }
 
   private setTimer(wait: number): void {
@@ -118,7 +99,7 @@ export class Router implements Owner, PoolOwner {
   }
 
   /** Has a step be done by then. */
-  private stepBy(due: number): void {
+  stepBy(due: number): void {
     if (due < this.timerDue) this.setTimer(due - performance.now());
   }
 
@@ -139,7 +120,7 @@ export class Router implements Owner, PoolOwner {
 
   /** Returns after how long an answer is late, and after how long its connection is given up. */
   private patience(use: Exclude<Use, "ask">): { late: number; lost: number } {
-    const late = this.pools[use].rtt.timeout();
+    const late = this.requests.pools[use].rtt.timeout();
     switch (use) {
       case "stamps":
         return { late, lost: Infinity }; // see confirmed
@@ -154,17 +135,22 @@ export class Router implements Owner, PoolOwner {
 
   private silent(connection: Connection, late: number): void {
     if (connection.addr !== this.search.leader) return;
-    this.troubles.note(connection.addr, `silent for ${Math.round(late)} ms`);
-    this.suspect(connection.addr);
+    this.requests.troubles.note(connection.addr, `silent for ${Math.round(late)} ms`);
+    this.doubt(connection.addr);
   }
 
-  private suspect(addr: string): void {
-    if (this.search.suspect(addr)) this.suspected = true;
+  private doubt(addr: string): void {
+    if (this.search.suspect(addr)) this.requests.suspected = true;
+  }
+
+  suspect(addr: string): void {
+    this.doubt(addr);
+    this.wake();
   }
 
   /** Closes a silent connection. Its requests are sent again on another one. */
   private giveUp(connection: Connection): void {
-    if (connection.use !== "ask") this.pools[connection.use].rtt.double();
+    if (connection.use !== "ask") this.requests.pools[connection.use].rtt.double();
     connection.isGivenUp = true;
     connection.end(new Error("silent for too long"));
   }
@@ -216,14 +202,14 @@ export class Router implements Owner, PoolOwner {
     if (cluster === this.cluster) return;
     const says = cluster === null ? "does not report its cluster" : `belongs to cluster ${cluster}`;
     const error = new IsotoneError("wrong_cluster", `${addr} ${says}, want ${this.cluster}`);
-    this.emit((hooks) => hooks.rejected?.(addr, error));
+    this.requests.emit((hooks) => hooks.rejected?.(addr, error));
     throw error;
   }
 
   opened(connection: Connection): void {
     const { addr, use } = connection;
     const isWanted = use === "ids" ? this.search.members().includes(addr) : addr === this.search.leader;
-    if (use !== "ask") this.pools[use].rtt.add(performance.now() - connection.begun);
+    if (use !== "ask") this.requests.pools[use].rtt.add(performance.now() - connection.begun);
     this.reported(addr);
     if (!isWanted) {
       connection.drop();
@@ -239,10 +225,10 @@ export class Router implements Owner, PoolOwner {
   /** There is a connection for timestamps to the leader. */
   private attached(addr: string): void {
     if (this.search.connected()) {
-      this.emit((hooks) => hooks.leader?.(addr));
-      this.arrivals.release();
+      this.requests.emit((hooks) => hooks.leader?.(addr));
+      this.requests.arrivals.release();
     }
-    this.schedule();
+    this.requests.schedule();
   }
 
   ended(connection: Connection, error: Error, lost: readonly Pending[]): void {
@@ -252,17 +238,10 @@ export class Router implements Owner, PoolOwner {
     if (use === "ask") {
       if (this.search.asking(addr)) this.questioned(addr, error);
     } else {
-      for (const request of lost) this.lost(this.pools[use], request, addr, error);
-      if (!this.closed) this.disconnected(connection, error);
+      for (const request of lost) if (request instanceof Batch) this.requests.lost(this.requests.pools[use], request, addr, error);
+      if (!this.requests.closed) this.disconnected(connection, error);
     }
-    if (!this.closed) this.wake();
-  }
-
-  private lost(pool: Pool, request: Pending, addr: string, error: Error): void {
-    const batch = request as Partial<Batch>;
-    if (batch.kind === undefined) return; // of the connection itself
-    pool.landed(request as Batch);
-    this.again(pool, request as Batch, addr, error);
+    if (!this.requests.closed) this.wake();
   }
 
   private disconnected(connection: Connection, error: Error): void {
@@ -270,12 +249,12 @@ export class Router implements Owner, PoolOwner {
     const now = performance.now();
     if (connection.isDropped) return;
     if (!connection.wasOpen) {
-      this.troubles.note(addr, readable(error));
+      this.requests.troubles.note(addr, readable(error));
       this.reported(addr, error);
       this.failed(addr, use, this.search.dialPauseMax(now));
     } else if (!connection.answered || ((use === "ids" || use === "ahead") && connection.isGivenUp)) {
       this.failed(addr, use, pauseMax.retry); // otherwise a node that hangs up at once would be dialed without a pause
-    } else if (use !== "ids") this.suspect(addr);
+    } else if (use !== "ids") this.doubt(addr);
     if (use === "ids" && this.all("ids").length === 0) this.search.hurry("ids", now); // now every member is needed
   }
 
@@ -286,7 +265,37 @@ export class Router implements Owner, PoolOwner {
       if (this.all("ids").some((connection) => connection.isOpen)) pause = pauseMax.spare;
       else if (this.search.leader !== "") this.question(this.search.leader); // there may be new members
     }
-    if (this.search.failed(addr, use, pause, performance.now())) this.suspected = true;
+    if (this.search.failed(addr, use, pause, performance.now())) this.requests.suspected = true;
+  }
+
+  // Requests
+
+  /** IDs come from the members in turn. */
+  connections(pool: Pool): Connection[] {
+    if (pool.use !== "ids") {
+      const connection = this.hosts.get(this.search.leader)?.connections.get(pool.use);
+      return connection ? [connection] : [];
+    }
+    const list = this.all("ids");
+    const turn = list.length > 0 ? this.idTurn % list.length : 0;
+    return [...list.slice(turn), ...list.slice(0, turn)];
+  }
+
+  sent(connection: Connection, now: number): void {
+    if (connection.use === "ids") this.idTurn = this.all("ids").indexOf(connection) + 1;
+    this.watching = true;
+    this.stepBy(now + this.requests.pools[connection.use as Exclude<Use, "ask">].rtt.timeout());
+  }
+
+  recovered(addr: string): void {
+    this.search.recovered(addr);
+    this.wake();
+  }
+
+  moved(connection: Connection, leader: string): void {
+    if (this.search.moved(connection.addr, leader, performance.now())) this.requests.suspected = true;
+    this.followed();
+    if (!connection.hasEnded) connection.end(new Error("another node leads"));
   }
 
   // Questions
@@ -314,7 +323,7 @@ export class Router implements Owner, PoolOwner {
     }
     const view = readView(v, addr);
     this.questioned(addr);
-    this.pools.stamps.rtt.add(performance.now() - connection.askedAt);
+    this.requests.pools.stamps.rtt.add(performance.now() - connection.askedAt);
     this.heard(connection, view);
     this.wake();
   }
@@ -322,7 +331,7 @@ export class Router implements Owner, PoolOwner {
   /** A question has ended. */
   private questioned(addr: string, error?: Error): void {
     this.search.answered(addr);
-    if (error && !this.closed) this.troubles.note(addr, readable(error));
+    if (error && !this.requests.closed) this.requests.troubles.note(addr, readable(error));
     this.reported(addr, error);
   }
 
@@ -350,7 +359,7 @@ export class Router implements Owner, PoolOwner {
 
   /** The leader says that it leads. Its silent connections are broken then. */
   private confirmed(leader: string): void {
-    const limit = Math.max(giveUpFactor * this.pools.stamps.rtt.timeout(), giveUpMin);
+    const limit = Math.max(giveUpFactor * this.requests.pools.stamps.rtt.timeout(), giveUpMin);
     const connection = this.host(leader).connections.get("stamps");
     if (!connection?.isOpen) return;
     const oldest = connection.pending[0];
@@ -377,9 +386,9 @@ export class Router implements Owner, PoolOwner {
     const answered = error === undefined || error instanceof IsotoneError;
     const outcome = error instanceof RefusedClient ? "refuses" : isForeign ? "foreign" : answered ? "ours" : "unreachable";
     this.search.reported(addr, outcome, performance.now());
-    this.foreign = this.foreignError();
-    if (this.closed) return;
-    for (const pool of [...Object.values(this.pools), this.arrivals]) {
+    this.requests.foreign = this.foreignError();
+    if (this.requests.closed) return;
+    for (const pool of this.requests.all()) {
       const { why, known } = this.refusal(pool);
       if (known) pool.refused = why;
       if (known && why) pool.fail(why);
@@ -411,180 +420,6 @@ export class Router implements Owner, PoolOwner {
       else if (isTried || !this.hosts.has(addr)) known = false;
     }
     return { why, known };
-  }
-
-  // Requests
-
-  schedule(): void {
-    if (this.flushing) return;
-    this.flushing = true;
-    // After the calls that are about to be made, by those that have just been answered: so a burst becomes one batch.
-    queueMicrotask(() =>
-      process.nextTick(() => {
-        this.flushing = false;
-        this.flushAll();
-      }),
-    );
-  }
-
-  private flushAll(): void {
-    for (const pool of Object.values(this.pools)) if (pool.wants) this.flush(pool);
-  }
-
-  flush(pool: Pool): void {
-    const now = performance.now();
-    for (const connection of this.candidates(pool)) {
-      const until = Math.max(pool.pausedUntil, connection.pausedUntil);
-      if (now < until) this.stepBy(until);
-      if (now < until || !connection.isOpen) continue;
-      while (connection.pending.length < windows[pool.use]) {
-        const batch = pool.next();
-        if (!batch) return;
-        this.send(pool, connection, batch, now);
-      }
-    }
-  }
-
-  /** Returns the connections for a pool: IDs come from the members in turn. */
-  private candidates(pool: Pool): Connection[] {
-    if (pool.use !== "ids") {
-      const connection = this.hosts.get(this.search.leader)?.connections.get(pool.use);
-      return connection ? [connection] : [];
-    }
-    const list = this.all("ids");
-    const turn = list.length > 0 ? this.idTurn % list.length : 0;
-    return [...list.slice(turn), ...list.slice(0, turn)];
-  }
-
-  private send(pool: Pool, connection: Connection, batch: Batch, now: number): void {
-    if (pool.use === "ids") this.idTurn = this.all("ids").indexOf(connection) + 1;
-    batch.floor = this.floor;
-    batch.sentAt = now;
-    connection.send(batch.line(this.carried(connection, batch)), batch);
-    const { late } = this.patience(pool.use as Exclude<Use, "ask">);
-    this.watching = true;
-    this.stepBy(now + late);
-  }
-
-  /** Returns the floor that a request carries. The first one on a connection carries the client's, later ones that of their call. */
-  private carried(connection: Connection, batch: Batch): Timestamp {
-    const { above } = batch.own;
-    if (connection.answered && !above) return Timestamp.zero;
-    return above && this.floor.before(above) ? above : this.floor;
-  }
-
-  answered(pool: Pool, connection: Connection, batch: Batch): void {
-    pool.landed(batch);
-    const { refusal } = batch;
-    if (refusal) this.refused(pool, connection, batch, refusal);
-    else this.succeeded(pool, connection, batch);
-    this.schedule();
-  }
-
-  private succeeded(pool: Pool, connection: Connection, batch: Batch): void {
-    const { addr } = connection;
-    const { what } = batch.kind;
-    if (what === "timestamps" || what === "timestamps64") {
-      const error = this.inOrder(addr, batch);
-      if (error) {
-        pool.finish(batch, error);
-        throw error; // ends the connection
-      }
-      const { above } = batch.own;
-      if (above && !above.before(batch.first)) {
-        pool.finish(batch, new IsotoneError("regressed", `${addr} issued a timestamp that is not above the floor ${above.toString()}`));
-        return;
-      }
-    }
-    const tookMs = performance.now() - batch.sentAt;
-    connection.answered = true;
-    connection.pauses = pool.quotaFailures = 0;
-    pool.quota = undefined;
-    pool.rtt.add(tookMs);
-    if (this.options.hooks?.answered) this.emit((hooks) => hooks.answered?.({ addr, what, calls: batch.waiting, count: batch.count, tookMs }));
-    pool.finish(batch);
-    if (this.suspected && pool.use !== "ids") this.recovered(addr);
-  }
-
-  private recovered(addr: string): void {
-    this.suspected = false;
-    this.troubles.clear();
-    this.search.recovered(addr);
-    this.wake();
-  }
-
-  /** Raises the floor to the end of an answer. Returns an error if it is not above the floor of when its request was sent. */
-  private inOrder(addr: string, batch: Batch): IsotoneError | undefined {
-    if (batch.floor.before(batch.first) || batch.floor.equals(Timestamp.zero)) {
-      const { last } = batch;
-      if (this.floor.before(last)) this.floor = last;
-      return undefined;
-    }
-    const text = `${addr} issued timestamp ${batch.first.toString()} for a request sent after ${batch.floor.toString()} was received: the order is broken`;
-    const error = new IsotoneError("internal", text);
-    this.emit((hooks) => hooks.rejected?.(addr, error));
-    return error;
-  }
-
-  private refused(pool: Pool, connection: Connection, batch: Batch, refusal: IsotoneError): void {
-    const kind = refusal.code === batch.own.final ? "final" : classOf(refusal.code);
-    if (kind === "unauthorized" && (connection.isKnown || connection.answered)) {
-      // The node has forgotten who the client is. A new connection says it again.
-      this.again(pool, batch, connection.addr, refusal);
-      throw refusal;
-    }
-    if (kind === "final" || kind === "unauthorized") {
-      connection.pauses = 0;
-      pool.finish(batch, refusal);
-      return;
-    }
-    pool.quota = kind === "quota" ? refusal : undefined;
-    this.again(pool, batch, connection.addr, refusal);
-    if (kind === "quota") pool.pausedUntil = performance.now() + quotaPause(refusal.retryAfterMs, pool.quotaFailures++);
-    else if (kind === "redirect" && pool.use !== "ids" && refusal.leader !== connection.addr) this.moved(connection, refusal.leader ?? "");
-    else {
-      if (pool.use !== "ids" && refusal.code !== "no_worker") this.suspect(connection.addr); // it cannot serve now
-      connection.pausedUntil = performance.now() + pauseAfter(connection.pauses++, pauseMax.retry);
-    }
-    this.wake();
-  }
-
-  private moved(connection: Connection, leader: string): void {
-    if (this.search.moved(connection.addr, leader, performance.now())) this.suspected = true;
-    this.followed();
-    if (!connection.hasEnded) connection.end(new Error("another node leads"));
-  }
-
-  /** Sends a batch again. */
-  private again(pool: Pool, batch: Batch, addr: string, error: Error): void {
-    pool.requeue(batch);
-    if (this.closed) return;
-    this.troubles.note(addr, readable(error));
-    this.emit((hooks) => hooks.retried?.(addr, error));
-    this.schedule();
-  }
-
-  // Errors and events
-
-  overdue(pool: Pool): IsotoneError {
-    if (pool.quota) return new IsotoneError("quota_exceeded", `no answer in time: ${pool.quota.message}`, { retryAfterMs: pool.quota.retryAfterMs });
-    if (this.foreign) return new IsotoneError("wrong_cluster", `no other node answers in time: ${this.foreign.message}`);
-    return new IsotoneError("deadline_exceeded", `no answer in time${this.trouble()}`);
-  }
-
-  trouble(): string {
-    return this.troubles.text();
-  }
-
-  /** Calls a hook. What it throws is not for the call at hand. */
-  private emit(call: (hooks: Hooks) => void): void {
-    try {
-      if (this.options.hooks) call(this.options.hooks);
-    } catch (error) {
-      process.nextTick(() => {
-        throw error;
-      });
-    }
   }
 }
 

@@ -8,7 +8,8 @@ export interface Lease {
 }
 
 /** Why there are no IDs. */
-export type Reason = "exhausted" | "lease_ended" | "lease_not_begun" | "batch" | "clock_behind" | "clock_before_layout" | "clock_after_layout";
+export type Reason =
+  "exhausted" | "lease_ended" | "lease_not_begun" | "batch" | "clock_behind" | "clock_before_layout" | "clock_after_layout";
 
 const texts: Readonly<Record<Reason, readonly [Code, string]>> = {
   exhausted: ["overloaded", "the IDs of this millisecond, and of those that may be borrowed, are used up"],

@@ -12,6 +12,7 @@ import { Range, Timestamp, parseTimestamp64, parts64, step16 } from "../src/time
 
 const root = new URL("../../../../conformance/vectors/", import.meta.url);
 
+// eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the type of the file
 function vectors<T>(file: string): T {
   return JSON.parse(readFileSync(new URL(file, root), "utf8")) as T;
 }
@@ -151,7 +152,12 @@ void test("generator", () => {
   const v = vectors<{
     generators: { layout: string; epoch: number; worker: number; lease: [number, number] | null; ahead_max_ms: number; steps: Step[] }[];
   }>("generator.json");
-  const codes: Record<string, string> = { exhausted: "overloaded", lease_ended: "overloaded", lease_not_begun: "overloaded", batch: "invalid_argument" };
+  const codes: Record<string, string> = {
+    exhausted: "overloaded",
+    lease_ended: "overloaded",
+    lease_not_begun: "overloaded",
+    batch: "invalid_argument",
+  };
   each(v.generators, (c) => {
     const lease: Lease | null = c.lease && { start: c.lease[0], end: c.lease[1] };
     const sequence = new Sequence(Layout.parse(c.layout, c.epoch), c.worker, lease, c.ahead_max_ms);
@@ -164,7 +170,11 @@ void test("generator", () => {
         assert.equal(got, step.refused, JSON.stringify(step));
         assert.equal(reasonError(got).code, codes[got] ?? "clock");
       } else {
-        assert.deepEqual([got[0], got.at(-1), got.length], [BigInt(step.first ?? -1), BigInt(step.last ?? -1), step.take], JSON.stringify(step));
+        assert.deepEqual(
+          [got[0], got.at(-1), got.length],
+          [BigInt(step.first ?? -1), BigInt(step.last ?? -1), step.take],
+          JSON.stringify(step),
+        );
       }
     }
   });
