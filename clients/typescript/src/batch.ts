@@ -56,6 +56,7 @@ export class Batch implements Pending {
   calls: Call[] = [];
   /** Calls that still wait. */
   waiting = 0;
+  isUnderWay = false;
   count = 0;
   /** The earliest deadline of its calls. */
   due = Infinity;
@@ -152,16 +153,22 @@ export class Batch implements Pending {
 
   /** Fails the calls whose deadline has come. */
   expire(now: number, error: (call: Call) => Error): void {
-    let due = Infinity;
+    this.due = Infinity;
     for (const call of this.calls) {
       if (call.ended) continue;
-      if (call.due > now) {
-        due = Math.min(due, call.due);
-        continue;
-      }
-      call.fail(error(call));
-      this.waiting--;
+      if (call.due > now) this.due = Math.min(this.due, call.due);
+      else this.leave(call, error(call));
     }
-    this.due = due;
+  }
+
+  /** Fails a call. Those that have ended are forgotten, with their numbers, before they are more than those that wait. */
+  leave(call: Call, error: Error): void {
+    call.fail(error);
+    this.waiting--;
+    if (this.isUnderWay || 2 * this.waiting > this.calls.length) return;
+    const left = this.calls.filter(({ ended }) => !ended);
+    this.calls = [];
+    this.count = this.waiting = 0;
+    for (const other of left) this.join(other);
   }
 }

@@ -24,7 +24,6 @@ const manyIds = (b: Batch, at: number, count: number): bigint[] => b.ids.slice(a
  */
 export class Client implements AsyncDisposable {
   readonly #router: Router;
-  readonly #generators = new Set<Generator>();
 
   /** Makes a client that begins to search for the leader. It does not wait for one: see {@link Client.connect}. */
   constructor(options: Options) {
@@ -112,19 +111,16 @@ export class Client implements AsyncDisposable {
   }
 
   /** Leases a worker from the cluster, and makes IDs in this process, without a request for each. */
-  async generator(options: GeneratorOptions = {}, until: CallOptions = noOptions): Promise<Generator> {
+  generator(options: GeneratorOptions = {}, until: CallOptions = noOptions): Promise<Generator> {
     this.#router.use("leases");
     const send = <T>(line: string, read: (v: Value) => T, o: CallOptions, final?: Code): Promise<T> =>
       this.#router.requests.pools.leases.callAlone(kindLease, 1, (b) => b.value as T, o, { line, read, final });
-    const generator = await Generator.lease(send, () => this.#router.requests.closed, options, until);
-    this.#generators.add(generator);
-    return generator;
+    return Generator.lease(send, () => this.#router.requests.closed, options, until);
   }
 
   /** Ends the client. Waiting and later calls fail with `closed`. When it is done, all connections are closed. Close generators first. */
   async close(): Promise<void> {
     this.#router.close();
-    for (const generator of this.#generators) generator.abandon();
     await Promise.all([...this.#router.sockets].map((socket) => new Promise<void>((done) => socket.once("close", () => done()))));
   }
 

@@ -46,16 +46,13 @@ export class Generator implements AsyncDisposable {
   private timer: NodeJS.Timeout | undefined;
   private gaveUpAt = -Infinity;
   private readonly ended = new AbortController();
-  private changed!: Promise<void>; // is resolved at the next change
-  private change!: () => void;
+  private readonly waiting = new Set<() => void>(); // calls
 
   private constructor(
     private readonly send: Send,
     private readonly isClosed: () => boolean,
     private readonly options: Settings,
-  ) {
-    this.announce();
-  }
+  ) {}
 
   /** Use {@link Client.generator}. */
   static async lease(send: Send, isClosed: () => boolean, o: GeneratorOptions, until: CallOptions): Promise<Generator> {
@@ -137,17 +134,18 @@ export class Generator implements AsyncDisposable {
   }
 
   /** Waits for a time, until the lease changes, or until the signal is aborted. */
-  private async wait(ms: number, signal: AbortSignal | undefined): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    let stop: (() => void) | undefined;
-    const over = new Promise<void>((resolve) => {
-      stop = resolve;
-      if (ms < Infinity) timer = setTimeout(resolve, Math.min(Math.ceil(ms), 2 ** 31 - 1));
-      signal?.addEventListener("abort", resolve as () => void, { once: true });
+  private wait(ms: number, signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        this.waiting.delete(done);
+        signal?.removeEventListener("abort", done);
+        resolve();
+      };
+      const timer = ms < Infinity ? setTimeout(done, Math.min(Math.ceil(ms), 2 ** 31 - 1)) : undefined;
+      this.waiting.add(done);
+      signal?.addEventListener("abort", done);
     });
-    await Promise.race([over, this.changed]);
-    clearTimeout(timer);
-    if (stop) signal?.removeEventListener("abort", stop);
   }
 
   private overdue(reason: Reason): IsotoneError {
@@ -155,15 +153,9 @@ export class Generator implements AsyncDisposable {
     return new IsotoneError("deadline_exceeded", `no ID in time; ${why}`);
   }
 
-  private announce(): void {
-    this.changed = new Promise((resolve) => (this.change = resolve));
-  }
-
   /** Has calls that wait look again. */
   private wake(): void {
-    const { change } = this;
-    this.announce();
-    change();
+    for (const done of [...this.waiting]) done();
   }
 
   // The lease
@@ -188,6 +180,7 @@ export class Generator implements AsyncDisposable {
       .then((ms) => {
         this.renewing = undefined;
         this.renewIn(ms);
+        this.wake();
       });
   }
 
@@ -247,17 +240,12 @@ export class Generator implements AsyncDisposable {
   /** Ends the generator and returns the rest of its lease to the cluster. If that fails within a second, the lease expires later. */
   async close(): Promise<void> {
     if (this.ended.signal.aborted) return;
-    this.abandon();
-    await this.renewing;
-    await this.release(this.held, this.held.sequence.stop()).catch(() => undefined);
-  }
-
-  /** Ends the generator, when its client has ended. */
-  abandon(): void {
-    clearTimeout(this.timer);
     this.ended.abort();
-    this.held.sequence.stop();
+    clearTimeout(this.timer);
+    const used = this.held.sequence.stop();
     this.wake();
+    await this.renewing;
+    await this.release(this.held, used).catch(() => undefined);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

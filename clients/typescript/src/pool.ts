@@ -42,9 +42,8 @@ export class Pool {
   pausedUntil = 0;
   /** Why there can be no connection: calls fail at once. */
   refused: IsotoneError | undefined;
-  private readonly queues: Queue[] = [];
+  private readonly queues = new Map<Kind, Queue>();
   private ready: Batch[] = []; // to be sent again, full, or of a call of its own
-  private turn = 0;
   private closed: IsotoneError | undefined;
   private readonly timed = new Set<Batch>(); // those with deadlines
   private timer: NodeJS.Timeout | undefined; // for the nearest deadline
@@ -56,7 +55,7 @@ export class Pool {
     readonly use: Use,
     kinds: readonly Kind[] = [],
   ) {
-    for (const kind of kinds) this.queues.push({ kind, open: this.batch(kind), underWay: 0 });
+    for (const kind of kinds) this.queues.set(kind, { kind, open: this.batch(kind), underWay: 0 });
   }
 
   private batch(kind: Kind, own?: Batch["own"]): Batch {
@@ -77,7 +76,7 @@ export class Pool {
     return new Promise<T>((resolve, reject) => {
       const call = new Call(count, pick, resolve, reject, options);
       let why = this.admit(call);
-      if (!why && this.ready.length >= aloneMax) why = this.crowded();
+      if (!why && this.waitingReady() >= aloneMax) why = this.crowded();
       if (why) {
         call.fail(why);
         return;
@@ -101,11 +100,10 @@ export class Pool {
 
   /** Has a call join the open batch of its kind. Returns why it cannot. */
   private join(call: Call, kind: Kind): IsotoneError | undefined {
-    const queue = this.queues.find((q) => q.kind === kind);
+    const queue = this.queues.get(kind);
     if (!queue) throw new Error(`no queue for ${kind.what}`);
     if (queue.open.waiting >= this.owner.queueMax) this.owner.flush(this);
     if (queue.open.waiting + this.waitingReady() >= this.owner.queueMax) return this.crowded();
-    if (queue.open.waiting === 0 && queue.open.count > 0) queue.open = this.batch(kind); // all its calls have ended
     if (queue.open.count + call.count > kind.countMax) {
       this.ready.push(queue.open);
       queue.open = this.batch(kind);
@@ -115,7 +113,9 @@ export class Pool {
   }
 
   private waitingReady(): number {
-    return this.ready.length === 0 ? 0 : this.ready.reduce((sum, b) => sum + b.waiting, 0);
+    if (this.ready.length === 0) return 0;
+    this.ready = this.ready.filter((batch) => batch.waiting > 0);
+    return this.ready.reduce((sum, batch) => sum + batch.waiting, 0);
   }
 
   private crowded(): IsotoneError {
@@ -139,10 +139,8 @@ export class Pool {
       if (batch.waiting > 0) return this.sent(batch);
       this.finish(batch); // all its calls have ended
     }
-    for (let i = 0; i < this.queues.length; i++) {
-      const queue = this.queues[(this.turn + i) % this.queues.length];
-      if (!queue || queue.open.waiting === 0 || (queue.underWay > 0 && this.use !== "ids")) continue;
-      this.turn = (this.turn + i + 1) % this.queues.length;
+    for (const queue of this.queues.values()) {
+      if (queue.open.waiting === 0 || (queue.underWay > 0 && this.use !== "ids")) continue;
       const batch = queue.open;
       queue.open = this.batch(queue.kind);
       return this.sent(batch);
@@ -151,18 +149,24 @@ export class Pool {
   }
 
   private sent(batch: Batch): Batch {
-    for (const queue of this.queues) if (queue.kind === batch.kind) queue.underWay++;
+    batch.isUnderWay = true;
+    const queue = this.queues.get(batch.kind);
+    if (queue) queue.underWay++;
     return batch;
   }
 
   /** A request is not under way any more. */
   landed(batch: Batch): void {
-    for (const queue of this.queues) if (queue.kind === batch.kind) queue.underWay--;
+    batch.isUnderWay = false;
+    const queue = this.queues.get(batch.kind);
+    if (queue) queue.underWay--;
   }
 
   /** Reports whether there may be something to send. */
   get wants(): boolean {
-    return this.ready.length > 0 || this.queues.some((queue) => queue.open.waiting > 0);
+    if (this.ready.length > 0) return true;
+    for (const queue of this.queues.values()) if (queue.open.waiting > 0) return true;
+    return false;
   }
 
   /** Sends a batch again that got no answer. That is safe: no call has received the numbers that earlier attempts may have got. */
@@ -187,8 +191,8 @@ export class Pool {
 
   /** Fails the calls that wait to be sent. */
   fail(error?: Error): void {
-    const failed = [...this.ready.splice(0), ...this.queues.map((queue) => queue.open)];
-    for (const queue of this.queues) queue.open = this.batch(queue.kind);
+    const failed = [...this.ready.splice(0), ...[...this.queues.values()].map((queue) => queue.open)];
+    for (const queue of this.queues.values()) queue.open = this.batch(queue.kind);
     for (const batch of failed) this.finish(batch, error);
   }
 
@@ -250,8 +254,7 @@ export class Pool {
     this.signals.delete(signal);
     for (const [call, batch] of watch?.calls ?? []) {
       if (call.ended) continue;
-      call.fail(canceled(signal));
-      batch.waiting--;
+      batch.leave(call, canceled(signal));
     }
   }
 }

@@ -139,6 +139,27 @@ void test("an aborted call fails at once, and others that share its request go o
     await other;
   }));
 
+void test("calls that end before their request is sent take no numbers and no room", () =>
+  withClient(
+    async (client, cluster) => {
+      const held = withhold(cluster, "TS");
+      const first = client.timestamp(soon);
+      await held.asked;
+      const patient = client.timestamps(5, soon);
+      for (let i = 0; i < 10; i++) {
+        const abort = new AbortController();
+        const calls = Array.from({ length: 9 }, () => client.timestamps(1000, { signal: abort.signal }));
+        const ends = Promise.allSettled(calls);
+        abort.abort();
+        for (const result of await ends) assert.equal(result.status === "rejected" && codeOf(result.reason), "canceled");
+      }
+      held.answer();
+      await Promise.all([first, patient]);
+      assert.ok(Number(cluster.named("TS").at(-1)?.[1]) < 2010);
+    },
+    { queueMax: 10 },
+  ));
+
 void test("closing ends all calls and connections", () =>
   withClient(async (client, cluster) => {
     const held = withhold(cluster, "TS");
