@@ -2,9 +2,9 @@
 //
 //   node build/bench/main.js [--callers 1000] [--seconds 5] [--lone 5000] [--deadline MS] [--mode quorum|lease] HOST:PORT...
 //
-// Prints "count rate p50_us p99_us" of the callers, then "lone_us bare_us ratio": medians of calls made one after the other, in turns.
+// Prints "count rate p50_us p99_us" of the callers, then medians of calls made one after the other, and their ratio.
 import { connect } from "node:net";
-import { parseArgs } from "node:util";
+import { inspect, parseArgs } from "node:util";
 import { Client, type ReadMode, type TimestampOptions } from "../src/index.js";
 
 const { values, positionals } = parseArgs({
@@ -72,29 +72,25 @@ async function bare(addr: string): Promise<{ ask: () => Promise<void>; end: () =
   return { ask, end: () => socket.destroy() };
 }
 
-async function median(calls: number, call: () => Promise<unknown>): Promise<number> {
-  const took = [];
-  for (let i = 0; i < calls; i++) {
-    const begin = performance.now();
-    await call();
-    took.push(performance.now() - begin);
-  }
-  return (took.sort((a, b) => a - b)[calls >> 1] ?? 0) * 1000;
+async function timed(call: () => Promise<unknown>): Promise<number> {
+  const begin = performance.now();
+  await call();
+  return (performance.now() - begin) * 1000;
 }
 
+const median = (list: number[]): number => list.sort((a, b) => a - b)[list.length >> 1] ?? 0;
+
+/** Measures calls made one after the other, in turns with a bare socket, so that both meet the same machine. */
 async function alone(calls: number): Promise<void> {
   // The address of the leader is in what Node prints of a client.
-  const leader = /leader: '([^']+)'/.exec((await import("node:util")).inspect(client))?.[1] ?? "";
-  const socket = await bare(leader);
-  const rounds = [];
-  for (let i = 0; i < 6; i++) {
-    const raw = await median(calls / 6, socket.ask);
-    const lone = await median(calls / 6, () => client.timestamp(options));
-    if (i > 0) rounds.push({ raw, lone });
+  const socket = await bare(/leader: '([^']+)'/.exec(inspect(client))?.[1] ?? "");
+  const [lone, raw]: [number[], number[]] = [[], []];
+  for (let i = 0; i < calls; i++) {
+    raw.push(await timed(socket.ask));
+    lone.push(await timed(() => client.timestamp(options)));
   }
-  const middle = (list: number[]): number => list.sort((a, b) => a - b)[list.length >> 1] ?? 0;
-  const [lone, raw] = [middle(rounds.map((r) => r.lone)), middle(rounds.map((r) => r.raw))];
-  console.log(`lone ${lone.toFixed(1)} bare ${raw.toFixed(1)} ratio ${middle(rounds.map((r) => r.lone / r.raw)).toFixed(2)}`);
+  const [of, to] = [median(lone.slice(calls / 10)), median(raw.slice(calls / 10))];
+  console.log(`lone ${of.toFixed(1)} bare ${to.toFixed(1)} ratio ${(of / to).toFixed(2)}`);
   socket.end();
 }
 
