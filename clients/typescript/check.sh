@@ -13,6 +13,6 @@ npm run --silent build
 npm run --silent build:all
 npm run --silent lint
 node --test build/test/*.test.js
-if [ -n "${ISOTONE:-}" ] && "$ISOTONE" --help 2>&1 | grep -qw conformance; then
+if [ -n "${ISOTONE:-}" ] && "$ISOTONE" conformance run --list >/dev/null 2>&1; then
   "$ISOTONE" conformance run -- node build/driver/main.js
 fi
