@@ -1,17 +1,13 @@
 use std::{
-    future::Future,
     sync::{Arc, atomic::Ordering::SeqCst},
-    time::Duration,
+    time::{Duration, Instant},
 };
-
-use tokio::time::{Instant, timeout};
 
 use crate::{
     ClusterId, Code, Error, Id, Options, Range, ReadMode, Timestamp, Timestamp64,
     lane::Call,
-    net::Limits,
     resp::{self, Answer, Form, Kind},
-    state::{Core, Mutex},
+    state::Core,
 };
 
 /// A client of a cluster. Clones share the connection; one for each process is enough.
@@ -33,9 +29,9 @@ use crate::{
 #[derive(Clone)]
 pub struct Client {
     pub(crate) core: Arc<Core>,
-    handles: Arc<Handles>,
+    _handles: Arc<Handles>,
     mode: ReadMode,
-    timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     above: Option<Timestamp>,
 }
 
@@ -59,28 +55,18 @@ impl Client {
         let core = Core::new(options);
         core.spawn(core.clone().watch_answers());
         core.step();
-        Self { handles: Arc::new(Handles(core.clone())), core, mode, timeout, above: None }
+        Self { _handles: Arc::new(Handles(core.clone())), core, mode, timeout, above: None }
     }
 
     pub(crate) async fn ready(&self) -> Result<(), Error> {
         let mut ready = self.core.ready.subscribe();
-        self.limit(|| None, async {
+        let outcome = async {
             match ready.wait_for(Option::is_some).await {
                 Ok(outcome) => outcome.clone().unwrap_or(Ok(())),
                 Err(_) => Err(Error::closed()),
             }
-        })
-        .await
-    }
-
-    /// Ends a call at its deadline, and when the client is closed.
-    async fn limit<T>(
-        &self,
-        quota: impl FnOnce() -> Option<Error>,
-        call: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let Some(limit) = self.timeout else { return call.await };
-        timeout(limit, call).await.unwrap_or_else(|_| Err(self.core.overdue(quota())))
+        };
+        self.core.limit(self.timeout, || None, outcome).await
     }
 
     /// This client with another timeout of calls. It counts from the beginning of each call, over all attempts.
@@ -160,7 +146,7 @@ impl Client {
             self.core.step();
         }
         let lane = core.lane(form);
-        let (batch, at) = self.limit(|| lane.quota(), Call::new(core, lane, kind, count)).await?;
+        let (batch, at) = core.limit(self.timeout, || lane.quota(), Call::new(core, lane, kind, count)).await?;
         match batch.outcome() {
             Some(Ok(answer)) => Ok(answer.share(at, count)),
             _ => Err(Error::closed()),
@@ -172,22 +158,17 @@ impl Client {
     async fn call_above(&self, kind: Kind, count: u64, above: Timestamp) -> Result<Answer, Error> {
         let core = &*self.core;
         let _place = Place::take(core)?;
-        let is_final = |e: &Error| !e.is_transient();
-        let quota = Mutex::default();
-        self.limit(|| quota.lock().take(), self.core.until_closed(async {
-            let floor = core.floor();
-            let mut command = Vec::new();
-            resp::request(&mut command, kind, count, Some(floor.max(above)));
-            let limits = Limits { patience: HELD_MAX, quota: &quota };
-            let answer = core.to_leader(&command, |b| resp::answer(b, kind, count), is_final, limits).await?;
-            core.raise("the leader", floor, answer.place(0), answer.place(count - 1))?;
-            if answer.place(0) > above {
-                return Ok(answer);
-            }
-            let text = format!("the leader issued timestamp {}, not above the floor {above}", answer.place(0));
-            Err(Error::new(Code::Regressed, text))
-        }))
-        .await
+        let floor = core.floor();
+        let mut command = Vec::new();
+        resp::request(&mut command, kind, count, Some(floor.max(above)));
+        let read = |bytes: &[u8]| resp::answer(bytes, kind, count);
+        let answer = core.ask_leader(self.timeout, HELD_MAX, &command, read, |e| !e.is_transient()).await?;
+        core.raise("the leader", floor, answer.place(0), answer.place(count - 1))?;
+        if answer.place(0) > above {
+            return Ok(answer);
+        }
+        let text = format!("the leader issued timestamp {}, not above the floor {above}", answer.place(0));
+        Err(Error::new(Code::Regressed, text))
     }
 
     /// The cluster that the client is pinned to: that of the options, or of the first node that reported one.

@@ -343,7 +343,7 @@ impl Lane {
         fail(failed, &Error::closed());
         for link in links {
             link.close();
-            fail(link.unsent(), &Error::closed());
+            fail(link.retire(), &Error::closed());
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod client;
 mod error;
+mod generator;
 mod lane;
 mod link;
 mod net;
@@ -21,6 +22,7 @@ mod vectors;
 
 pub use client::Client;
 pub use error::{Code, Error};
+pub use generator::{Generator, GeneratorOptions};
 pub use options::{ClusterId, Credentials, Event, Options, ReadMode};
 pub use snowflake::{Id, Layout};
 pub use timestamp::{Range, Step, Timestamp, Timestamp64};

@@ -48,6 +48,7 @@ struct Io {
     chunk: Box<[u8]>,
     out: Vec<u8>,
     sent: Option<Sent>,
+    retired: bool,
     /// A call reads, not the task.
     alone: bool,
     /// What a call has read that the task has to handle.
@@ -71,9 +72,11 @@ impl Io {
                 let Some(sent) = &self.sent else { return Poll::Ready(Err(Malformed.into())) };
                 let (_, count) = sent.batch.size();
                 if let Some((answer, used)) = resp::answer(&self.input, sent.batch.kind, count)? {
-                    let sent = self.sent.take().filter(|_| used == self.input.len()).ok_or(Malformed)?;
+                    if used < self.input.len() {
+                        return Poll::Ready(Err(Malformed.into())); // it would answer the next request
+                    }
                     self.input.clear();
-                    return Poll::Ready(Ok((sent, answer)));
+                    return Poll::Ready(self.sent.take().ok_or(Malformed.into()).map(|sent| (sent, answer)));
                 }
             }
             let n = ready!(stream.poll_read(cx, &mut self.chunk))?;
@@ -99,6 +102,7 @@ impl Link {
             chunk: vec![0; 16 << 10].into(),
             out: Vec::new(),
             sent: None,
+            retired: false,
             alone: false,
             left: None,
             task: Waker::noop().clone(),
@@ -114,11 +118,17 @@ impl Link {
 
     /// Sends a request. The connection must have been taken from the free ones.
     pub(crate) fn send(&self, core: &Core, batch: Arc<Batch>, alone: bool) {
-        let mut io = self.io.lock();
-        let io = &mut *io;
+        let mut guard = self.io.lock();
+        let io = &mut *guard;
+        if io.retired {
+            drop(guard);
+            let lane = core.lane(batch.kind.form);
+            lane.requeue(batch);
+            return lane.dispatch(core);
+        }
         let mut cx = Context::from_waker(&io.task);
         if let Some(stream) = &mut io.stream
-            && stream.poll_read(&mut cx, &mut io.chunk).is_ready()
+            && !stream.is_quiet(&mut cx, &mut io.chunk)
         {
             io.stream = None; // an answer that nothing asked for, or the end
         }
@@ -193,9 +203,10 @@ impl Link {
         self.closed.load(Relaxed)
     }
 
-    /// Takes the batch of the request under way.
-    pub(crate) fn unsent(&self) -> Option<Arc<Batch>> {
+    /// Takes the batch of the request under way. No further one is sent.
+    pub(crate) fn retire(&self) -> Option<Arc<Batch>> {
         let mut io = self.io.lock();
+        io.retired = true;
         let left = io.left.take().and_then(Result::ok).map(|(sent, _)| sent);
         io.sent.take().or(left).map(|sent| sent.batch)
     }
@@ -266,7 +277,7 @@ impl Link {
     fn end(self: &Arc<Self>, core: &Arc<Core>, lane: &Lane, form: Form, fault: &Fault) {
         self.close();
         lane.remove(self);
-        if let Some(batch) = self.unsent() {
+        if let Some(batch) = self.retire() {
             lane.requeue(batch);
             core.retried(&self.addr, &fault.to_string());
         }

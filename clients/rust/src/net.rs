@@ -22,9 +22,9 @@ use crate::{
     state::{Core, Mutex},
 };
 
-/// A connection, with TLS or without.
+/// A connection, with TLS or without. Without, the socket has a second handle, which bypasses the runtime.
 pub(crate) enum Stream {
-    Plain(TcpStream),
+    Plain(TcpStream, std::net::TcpStream),
     #[cfg(feature = "tls")]
     Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
 }
@@ -38,12 +38,14 @@ impl Stream {
             return Ok(Self::Tls(Box::new(tls.connect(addr, tcp).await?)));
         }
         let _ = options;
-        Ok(Self::Plain(tcp))
+        let tcp = tcp.into_std()?;
+        let same = tcp.try_clone()?;
+        Ok(Self::Plain(TcpStream::from_std(tcp)?, same))
     }
 
     fn tcp(&self) -> &TcpStream {
         match self {
-            Self::Plain(tcp) => tcp,
+            Self::Plain(tcp, _) => tcp,
             #[cfg(feature = "tls")]
             Self::Tls(tls) => tls.get_ref().0,
         }
@@ -52,7 +54,7 @@ impl Stream {
     /// Whether a secret may be sent.
     fn is_private(&self) -> bool {
         match self {
-            Self::Plain(tcp) => tcp.peer_addr().is_ok_and(|addr| addr.ip().to_canonical().is_loopback()),
+            Self::Plain(tcp, _) => tcp.peer_addr().is_ok_and(|addr| addr.ip().to_canonical().is_loopback()),
             #[cfg(feature = "tls")]
             Self::Tls(_) => true,
         }
@@ -63,10 +65,20 @@ impl Stream {
         self.tcp().poll_read_ready(cx).map(drop)
     }
 
+    /// Whether nothing has arrived. The kernel is asked, as the runtime may not have noticed yet. With TLS, the node may
+    /// have sent what is no answer, so that only the runtime is asked.
+    pub(crate) fn is_quiet(&mut self, cx: &mut Context<'_>, chunk: &mut [u8]) -> bool {
+        match self {
+            Self::Plain(_, same) => same.peek(&mut chunk[..1]).is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock),
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => self.poll_read(cx, chunk).is_pending(),
+        }
+    }
+
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, chunk: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buf = ReadBuf::new(chunk);
         ready!(match self {
-            Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, &mut buf),
+            Self::Plain(tcp, _) => Pin::new(tcp).poll_read(cx, &mut buf),
             #[cfg(feature = "tls")]
             Self::Tls(tls) => Pin::new(tls).poll_read(cx, &mut buf),
         })?;
@@ -78,14 +90,14 @@ impl Stream {
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<io::Result<()>> {
         while !out.is_empty() {
             let n = ready!(match self {
-                Self::Plain(tcp) => Pin::new(tcp).poll_write(cx, out),
+                Self::Plain(tcp, _) => Pin::new(tcp).poll_write(cx, out),
                 #[cfg(feature = "tls")]
                 Self::Tls(tls) => Pin::new(tls).poll_write(cx, out),
             })?;
             out.drain(..n);
         }
         match self {
-            Self::Plain(_) => Poll::Ready(Ok(())), // there is no buffer above that of the kernel
+            Self::Plain(..) => Poll::Ready(Ok(())), // there is no buffer above that of the kernel
             #[cfg(feature = "tls")]
             Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
         }
@@ -166,13 +178,6 @@ impl Conn {
     }
 }
 
-/// How long an answer of the leader may take, and where the latest refusal because of a quota is noted.
-#[derive(Clone, Copy)]
-pub(crate) struct Limits<'a> {
-    pub(crate) patience: Duration,
-    pub(crate) quota: &'a Mutex<Option<Error>>,
-}
-
 const SLOTS: &[&str] = &["CLUSTER", "SLOTS"];
 
 impl Core {
@@ -203,17 +208,32 @@ impl Core {
 
     /// Has the leader answer a request that may be repeated, each time on a connection of its own, until `is_final`
     /// says that a refusal is. `patience` is how long an answer may take.
-    pub(crate) async fn to_leader<T>(
+    pub(crate) async fn ask_leader<T>(
         &self,
+        limit: Option<Duration>,
+        patience: Duration,
         command: &[u8],
         parse: impl Fn(&[u8]) -> Parsed<Result<T, Error>>,
         is_final: impl Fn(&Error) -> bool,
-        limits: Limits<'_>,
+    ) -> Result<T, Error> {
+        let quota = Mutex::default();
+        let call = self.until_closed(self.to_leader(patience, command, parse, is_final, &quota));
+        self.limit(limit, || quota.lock().take(), call).await
+    }
+
+    /// Notes the latest refusal because of a quota.
+    async fn to_leader<T>(
+        &self,
+        patience: Duration,
+        command: &[u8],
+        parse: impl Fn(&[u8]) -> Parsed<Result<T, Error>>,
+        is_final: impl Fn(&Error) -> bool,
+        quota: &Mutex<Option<Error>>,
     ) -> Result<T, Error> {
         let (mut moved, mut moves) = (None, 0);
         for failures in 0.. {
             let addr = moved.take().unwrap_or_else(|| self.router.lock().candidate(failures as usize));
-            let fault = match self.attempt(&addr, command, &parse, limits.patience).await {
+            let fault = match self.attempt(&addr, command, &parse, patience).await {
                 Ok(Ok(v)) => return Ok(v),
                 Ok(Err(e)) if is_final(&e) => return Err(e),
                 Ok(Err(e)) => Fault::Refused(e),
@@ -222,7 +242,7 @@ impl Core {
             };
             self.note(&addr, fault.to_string());
             let mut pause = Pause::Retry.after(failures, random());
-            let mut quota = None;
+            let mut refused = None;
             if let Fault::Refused(e) = fault {
                 moves += 1;
                 if e.leader.is_some() && moves <= 3 {
@@ -231,11 +251,11 @@ impl Core {
                 }
                 if e.class() == Class::Quota {
                     pause = quota_pause(&e, failures, random());
-                    quota = Some(e);
+                    refused = Some(e);
                 }
             }
             moves = 0;
-            *limits.quota.lock() = quota;
+            *quota.lock() = refused;
             tokio::time::sleep(pause).await;
         }
         Err(Error::closed())

@@ -11,12 +11,14 @@ use std::{
         },
     },
     task::Poll,
+    time::Duration,
 };
 
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
     task::JoinSet,
+    time::timeout,
 };
 
 use crate::{Code, Error, Event, Options, Timestamp, lane::Lane, resp::Form, router::Router};
@@ -56,7 +58,7 @@ pub(crate) struct Core {
     /// Calls that have a request of their own.
     pub(crate) single: AtomicUsize,
     troubles: Mutex<Vec<(String, String, u32)>>,
-    handle: Handle,
+    pub(crate) handle: Handle,
     tasks: Mutex<Option<JoinSet<()>>>,
 }
 
@@ -129,6 +131,17 @@ impl Core {
             Poll::Pending => call.as_mut().poll(cx),
         })
         .await
+    }
+
+    /// Ends a call at its deadline.
+    pub(crate) async fn limit<T>(
+        &self,
+        limit: Option<Duration>,
+        quota: impl FnOnce() -> Option<Error>,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let Some(limit) = limit else { return call.await };
+        timeout(limit, call).await.unwrap_or_else(|_| Err(self.overdue(quota())))
     }
 
     /// Has late answers watched.
