@@ -18,20 +18,24 @@ use tokio::{
     net::TcpStream,
 };
 
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 const REQUEST: &[u8] = b"*3\r\n$2\r\nTS\r\n$1\r\n1\r\n$6\r\nQUORUM\r\n";
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let [callers, seconds, addrs @ ..] = args.as_slice() else { return Err("usage: CALLERS SECONDS ADDR…".into()) };
     let client = Options::new(addrs).mode(ReadMode::Quorum).connect().await?;
-    alone(&client, &addrs[0]).await?;
+    if std::env::var_os("SKIP_LONE").is_none() {
+        tokio::spawn(alone(client.clone(), addrs[0].clone())).await??;
+    }
     many(client, callers.parse()?, Duration::from_secs_f64(seconds.parse()?)).await
 }
 
 /// Compares a lone call with the same request on a bare connection.
-async fn alone(client: &Client, addr: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let mut bare = dial_leader(addr).await?;
+async fn alone(client: Client, addr: String) -> Result<(), Failure> {
+    let mut bare = dial_leader(&addr).await?;
     let (mut raw, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..5 {
         let (mut took, mut answer) = (Vec::new(), [0; 256]);
@@ -63,7 +67,7 @@ async fn alone(client: &Client, addr: &str) -> Result<(), Box<dyn std::error::Er
     Ok(())
 }
 
-async fn dial_leader(addr: &str) -> Result<TcpStream, Box<dyn std::error::Error>> {
+async fn dial_leader(addr: &str) -> Result<TcpStream, Failure> {
     let mut conn = TcpStream::connect(addr).await?;
     let mut answer = [0; 256];
     conn.write_all(REQUEST).await?;
@@ -75,7 +79,7 @@ async fn dial_leader(addr: &str) -> Result<TcpStream, Box<dyn std::error::Error>
     Ok(conn)
 }
 
-async fn many(client: Client, callers: usize, length: Duration) -> Result<(), Box<dyn std::error::Error>> {
+async fn many(client: Client, callers: usize, length: Duration) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let begin = Instant::now();
     let tasks: Vec<_> = (0..callers)
@@ -84,14 +88,12 @@ async fn many(client: Client, callers: usize, length: Duration) -> Result<(), Bo
             tokio::spawn(async move {
                 let (mut count, mut took, mut last) = (0_u64, Vec::new(), None);
                 while !stop.load(Relaxed) {
-                    let at = Instant::now();
+                    let at = (count % 8 == 0).then(Instant::now);
                     let ts = client.timestamp().await?;
                     assert!(Some(ts) > last, "the order is broken");
                     last = Some(ts);
                     count += 1;
-                    if count % 8 == 0 || callers == 1 {
-                        took.push(at.elapsed());
-                    }
+                    took.extend(at.map(|at| at.elapsed()));
                 }
                 Ok::<_, Error>((count, took))
             })
@@ -105,6 +107,7 @@ async fn many(client: Client, callers: usize, length: Duration) -> Result<(), Bo
         count += n;
         took.extend(samples);
     }
+    #[allow(clippy::cast_precision_loss)]
     let rate = count as f64 / begin.elapsed().as_secs_f64();
     println!("{count} {rate:.0} {:.0} {:.0}", percentile(&mut took, 50), percentile(&mut took, 99));
     Ok(())

@@ -18,7 +18,15 @@ use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
 const FEATURES: &[&str] = &[
-    "queue_max", "credentials", "tls", "client_certificate", "above", "lazy", "events", "generator", "generator_clock",
+    "queue_max",
+    "credentials",
+    "tls",
+    "client_certificate",
+    "above",
+    "lazy",
+    "events",
+    "generator",
+    "generator_clock",
 ];
 
 type Shared<T> = Arc<Mutex<HashMap<String, T>>>;
@@ -48,7 +56,7 @@ fn write(reply: &Value) {
     writeln!(out, "{reply}").and_then(|()| out.flush()).expect("the kit reads");
 }
 
-fn answer(id: i64, outcome: Outcome) {
+fn answer(id: i64, outcome: &Outcome) {
     write(&match outcome {
         Ok(ok) => json!({"id": id, "ok": ok}),
         Err((code, message)) => json!({"id": id, "error": code, "message": message}),
@@ -85,20 +93,19 @@ impl Driver {
         let id = c["id"].as_i64().unwrap_or_default();
         let is_long = matches!(c["do"].as_str(), Some("new" | "call" | "generator" | "next"));
         let driver = self.clone();
-        let mut work: Pin<Box<dyn Future<Output = Outcome> + Send>> =
-            Box::pin(async move { driver.run(&c).await });
+        let mut work: Pin<Box<dyn Future<Output = Outcome> + Send>> = Box::pin(async move { driver.run(&c).await });
         if !is_long {
-            return answer(id, work.await);
+            return answer(id, &work.await);
         }
         if let Poll::Ready(outcome) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
-            return answer(id, outcome);
+            return answer(id, &outcome);
         }
         let mut running = self.running.lock().unwrap();
         let driver = self.clone();
         let task = tokio::spawn(async move {
             let outcome = work.await;
             if driver.running.lock().unwrap().remove(&id).is_some() {
-                answer(id, outcome);
+                answer(id, &outcome);
             }
         });
         running.insert(id, Some(task.abort_handle()));
@@ -117,7 +124,7 @@ impl Driver {
                 let task = self.running.lock().unwrap().remove(&id);
                 if let Some(task) = task.flatten() {
                     task.abort();
-                    answer(id, Err(("canceled", "the call was canceled".into())));
+                    answer(id, &Err(("canceled", "the call was canceled".into())));
                 }
                 Ok(json!({}))
             }

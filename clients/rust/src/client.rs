@@ -137,7 +137,8 @@ impl Client {
         }
         match self.above {
             Some(floor) if form != Form::Id && floor != Timestamp::default() => {
-                return self.call_above(kind, count, floor).await;
+                // In a box, as futures of all calls would have its size.
+                return Box::pin(self.call_above(kind, count, floor)).await;
             }
             _ => {}
         }

@@ -30,7 +30,11 @@ pub struct GeneratorOptions {
 
 impl Default for GeneratorOptions {
     fn default() -> Self {
-        let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as i64);
+        let clock = || {
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX))
+        };
         Self { lease: Duration::from_secs(30), fixed: None, ahead_max: Duration::from_secs(1), clock: Arc::new(clock) }
     }
 }

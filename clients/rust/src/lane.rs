@@ -27,7 +27,7 @@ pub(crate) struct Batch {
 
 #[derive(Default)]
 struct Calls {
-    calls: u32,
+    number: u32,
     count: u64,
     /// Whether it waits to be sent.
     queued: bool,
@@ -48,7 +48,7 @@ impl Batch {
         if let Some((slot, at, n)) = c.vacant.pop() {
             if n == count {
                 c.wakers[slot] = Some(waker.clone());
-                c.calls += 1;
+                c.number += 1;
                 return Some((slot, at));
             }
             c.vacant.push((slot, at, n));
@@ -58,7 +58,7 @@ impl Batch {
         }
         let at = c.count;
         c.count += count;
-        c.calls += 1;
+        c.number += 1;
         c.wakers.push(Some(waker.clone()));
         Some((c.wakers.len() - 1, at))
     }
@@ -66,7 +66,19 @@ impl Batch {
     /// The number of calls and of what they want.
     pub(crate) fn size(&self) -> (u32, u64) {
         let c = self.calls.lock();
-        (c.calls, c.count)
+        (c.number, c.count)
+    }
+
+    /// Has a call woken by another waker than before, unless there is an answer.
+    fn wait(&self, slot: usize, waker: &Waker) {
+        if self.outcome.get().is_none()
+            && let Some(old) = self.calls.lock().wakers.get_mut(slot)
+        {
+            match old {
+                Some(old) => old.clone_from(waker),
+                None => *old = Some(waker.clone()),
+            }
+        }
     }
 
     pub(crate) fn outcome(&self) -> Option<&Result<Answer, Error>> {
@@ -127,7 +139,7 @@ impl State {
             let calls = {
                 let mut c = batch.calls.lock();
                 c.queued = false;
-                c.calls
+                c.number
             };
             self.waiting -= calls as usize;
             if calls > 0 {
@@ -158,7 +170,9 @@ impl State {
         self.open = Default::default();
         self.waiting = 0;
         let queue = std::mem::take(&mut self.queue);
-        queue.iter().for_each(|b| b.calls.lock().queued = false);
+        for batch in &queue {
+            batch.calls.lock().queued = false;
+        }
         queue
     }
 }
@@ -223,7 +237,7 @@ impl Lane {
         let calls = {
             let mut c = batch.calls.lock();
             c.queued = true;
-            c.calls
+            c.number
         };
         s.waiting += calls as usize;
         s.queue.push_front(batch);
@@ -235,7 +249,7 @@ impl Lane {
         if joined.batch.outcome().is_some() {
             return;
         }
-        c.calls -= 1;
+        c.number -= 1;
         if let Some(waker) = c.wakers.get_mut(joined.slot) {
             *waker = None;
         }
@@ -244,7 +258,7 @@ impl Lane {
         }
         s.waiting -= 1;
         let is_open = s.open[joined.batch.kind.place()].as_ref().is_some_and(|b| Arc::ptr_eq(b, &joined.batch));
-        if is_open && c.calls == 0 {
+        if is_open && c.number == 0 {
             *c = Calls { queued: true, ..Calls::default() };
         } else if is_open {
             c.vacant.push((joined.slot, joined.at, count));
@@ -386,19 +400,19 @@ impl Future for Call<'_> {
         {
             joined.lone = None;
         }
-        if !is_new && let Some(waker) = joined.batch.calls.lock().wakers.get_mut(joined.slot) {
-            match waker {
-                Some(waker) => waker.clone_from(cx.waker()),
-                None => *waker = Some(cx.waker().clone()),
-            }
+        if !is_new {
+            joined.batch.wait(joined.slot, cx.waker());
         }
-        let outcome = match joined.batch.outcome() {
+        match joined.batch.outcome() {
             None => return Poll::Pending,
-            Some(Err(e)) => Err(e.clone()),
-            Some(Ok(_)) => Ok((joined.batch.clone(), joined.at)),
-        };
-        this.joined = None;
-        Poll::Ready(outcome)
+            Some(Err(e)) => {
+                let e = e.clone();
+                this.joined = None;
+                return Poll::Ready(Err(e));
+            }
+            Some(Ok(_)) => {}
+        }
+        Poll::Ready(this.joined.take().map(|joined| (joined.batch, joined.at)).ok_or_else(Error::closed))
     }
 }
 

@@ -245,7 +245,7 @@ impl Link {
     pub(crate) async fn run(self: Arc<Self>, core: Arc<Core>, form: Form) {
         let lane = core.lane(form);
         poll_fn(|cx| {
-            self.io.lock().task = cx.waker().clone();
+            self.io.lock().task.clone_from(cx.waker());
             Poll::Ready(())
         })
         .await;
@@ -329,7 +329,8 @@ impl Core {
             *known = last.max(*known);
             return Ok(());
         }
-        let text = format!("{addr} issued timestamp {first} for a request that was sent after {floor} had been received");
+        let text =
+            format!("{addr} issued timestamp {first} for a request that was sent after {floor} had been received");
         let error = Error::new(Code::Internal, text + ": the order is broken");
         self.options.emit(&Event::Rejected { addr, error: &error });
         Err(error)

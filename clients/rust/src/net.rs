@@ -68,6 +68,7 @@ impl Stream {
     /// Whether nothing has arrived. The kernel is asked, as the runtime may not have noticed yet. With TLS, the node may
     /// have sent what is no answer, so that only the runtime is asked.
     pub(crate) fn is_quiet(&mut self, cx: &mut Context<'_>, chunk: &mut [u8]) -> bool {
+        let _ = &cx;
         match self {
             Self::Plain(_, same) => same.peek(&mut chunk[..1]).is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock),
             #[cfg(feature = "tls")]
@@ -157,7 +158,7 @@ impl Conn {
 
     /// Reads an answer.
     async fn receive<T>(&mut self, parse: impl Fn(&[u8]) -> Parsed<Result<T, Error>>) -> Result<T, Fault> {
-        let mut chunk = [0; 4096];
+        let mut chunk = vec![0; 4096];
         loop {
             if let Some((answer, used)) = parse(&self.input)? {
                 self.input.drain(..used);
@@ -230,9 +231,9 @@ impl Core {
         is_final: impl Fn(&Error) -> bool,
         quota: &Mutex<Option<Error>>,
     ) -> Result<T, Error> {
-        let (mut moved, mut moves) = (None, 0);
+        let (mut leader, mut moves) = (None::<String>, 0);
         for failures in 0.. {
-            let addr = moved.take().unwrap_or_else(|| self.router.lock().candidate(failures as usize));
+            let addr = leader.take().unwrap_or_else(|| self.router.lock().candidate(failures as usize));
             let fault = match self.attempt(&addr, command, &parse, patience).await {
                 Ok(Ok(v)) => return Ok(v),
                 Ok(Err(e)) if is_final(&e) => return Err(e),
@@ -241,22 +242,22 @@ impl Core {
                 Err(fault) => fault,
             };
             self.note(&addr, fault.to_string());
-            let mut pause = Pause::Retry.after(failures, random());
+            let mut wait = Pause::Retry.after(failures, random());
             let mut refused = None;
             if let Fault::Refused(e) = fault {
                 moves += 1;
                 if e.leader.is_some() && moves <= 3 {
-                    moved = e.leader;
+                    leader = e.leader;
                     continue;
                 }
                 if e.class() == Class::Quota {
-                    pause = quota_pause(&e, failures, random());
+                    wait = quota_pause(&e, failures, random());
                     refused = Some(e);
                 }
             }
             moves = 0;
             *quota.lock() = refused;
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(wait).await;
         }
         Err(Error::closed())
     }

@@ -52,13 +52,13 @@ impl Pace {
     }
 }
 
-struct Node {
+pub(crate) struct Node {
     outcome: Outcome,
     asking: bool,
     /// Whether there is a task that asks, for each use.
     probing: [bool; 2],
     /// To be asked though all is well.
-    refresh: bool,
+    pub(crate) refresh: bool,
     pace: [Pace; 2],
     refused: Pace,
 }
@@ -78,7 +78,7 @@ impl Node {
 }
 
 /// How often an active client asks the leader for the members.
-const REFRESH: Duration = Duration::from_secs(10);
+pub(crate) const REFRESH: Duration = Duration::from_secs(10);
 /// How many nodes in a row may redirect before there is a pause.
 const MOVES_MAX: u32 = 3;
 
@@ -88,15 +88,16 @@ pub(crate) struct Router {
     addrs: Vec<String>,
     /// Those that the leader reported last, and what others have added since.
     members: Vec<String>,
-    leader: Option<String>,
+    pub(crate) leader: Option<String>,
     /// There is no leader, or it has failed, refused or fallen silent: all nodes are asked.
-    suspected: bool,
+    pub(crate) suspected: bool,
     /// There was no connection to the leader yet.
     connecting: bool,
     begun: Instant,
-    refreshed: Instant,
+    pub(crate) refreshed: Instant,
     moves: u32,
-    sent: [u64; 2],
+    /// How many requests there were when the watch looked last.
+    pub(crate) sent: [u64; 2],
     nodes: HashMap<String, Node>,
 }
 
@@ -140,7 +141,7 @@ impl Router {
         self.leader.as_deref() == Some(addr)
     }
 
-    fn node(&mut self, addr: &str) -> &mut Node {
+    pub(crate) fn node(&mut self, addr: &str) -> &mut Node {
         self.nodes.entry(addr.into()).or_insert_with(Node::new)
     }
 
@@ -148,9 +149,7 @@ impl Router {
     fn wants(&self, core: &Core, addr: &str, usage: Use) -> bool {
         let connected = |form| core.lane(form).links().iter().any(|link| link.addr == addr);
         match usage {
-            Use::Ids => {
-                core.wants_ids.load(SeqCst) && self.members().iter().any(|m| m == addr) && !connected(Form::Id)
-            }
+            Use::Ids => core.wants_ids.load(SeqCst) && self.members().iter().any(|m| m == addr) && !connected(Form::Id),
             Use::Stamps if self.suspected => self.known().iter().any(|m| m == addr),
             Use::Stamps => {
                 self.leads(addr) && (self.nodes.get(addr).is_some_and(|n| n.refresh) || !connected(Form::Stamp))
@@ -224,6 +223,7 @@ impl Router {
 
     /// Why there can be no connection: the leader refuses this client or, while none is known and for IDs, all nodes
     /// that answer do. The outer `None` stands for not known yet.
+    #[allow(clippy::option_option)]
     fn refusal(&self, core: &Core, usage: Use) -> Option<Option<Error>> {
         let (lane, addrs) = match (usage, &self.leader) {
             (Use::Ids, _) => (&core.ids, self.members()),
@@ -298,12 +298,21 @@ impl Core {
             }
             let limit = self.options.dial_timeout;
             let heard = tokio::time::timeout(limit, self.inquire(&addr, kept.take())).await;
-            kept = self.heard(&addr, usage, heard.unwrap_or_else(|_| Err(Fault::Broken(format!("no answer in {limit:?}")))));
+            kept = self.heard(
+                &addr,
+                usage,
+                heard.unwrap_or_else(|_| Err(Fault::Broken(format!("no answer in {limit:?}")))),
+            );
         }
     }
 
     /// Handles what a node has said, and returns the connection if it is to be used for the next question.
-    fn heard(self: &Arc<Self>, addr: &str, usage: Use, heard: Result<(Conn, Result<View, Error>), Fault>) -> Option<Conn> {
+    fn heard(
+        self: &Arc<Self>,
+        addr: &str,
+        usage: Use,
+        heard: Result<(Conn, Result<View, Error>), Fault>,
+    ) -> Option<Conn> {
         let mut r = self.router.lock();
         let outcome = match &heard {
             Ok((_, Ok(_))) => Outcome::Ours,
@@ -336,7 +345,14 @@ impl Core {
         kept
     }
 
-    fn welcome(self: &Arc<Self>, r: &mut Router, addr: &str, usage: Use, conn: Conn, view: Option<&View>) -> Option<Conn> {
+    fn welcome(
+        self: &Arc<Self>,
+        r: &mut Router,
+        addr: &str,
+        usage: Use,
+        conn: Conn,
+        view: Option<&View>,
+    ) -> Option<Conn> {
         if let Some(view) = view {
             r.learn(self, addr, view);
         }
@@ -441,62 +457,6 @@ impl Core {
         }
         drop(r);
         self.step();
-    }
-
-    /// The task that notices late answers, and asks for the members now and then, while the client is in use.
-    pub(crate) async fn watch_answers(self: Arc<Self>) {
-        loop {
-            self.busy.notified().await;
-            while let Some(wait) = self.watch_once() {
-                tokio::time::sleep(wait).await;
-            }
-        }
-    }
-
-    /// Returns how long to wait until the next look; `None` if nothing was sent since the last one.
-    fn watch_once(self: &Arc<Self>) -> Option<Duration> {
-        let next = [Use::Stamps, Use::Ids].into_iter().filter_map(|usage| self.watch_lane(usage)).min();
-        if next.is_none() {
-            self.watched.store(false, SeqCst);
-            let sent = [self.stamps.activity().0, self.ids.activity().0];
-            return (self.router.lock().sent != sent).then_some(Duration::ZERO);
-        }
-        let mut r = self.router.lock();
-        if !r.suspected && r.refreshed.elapsed() > REFRESH {
-            r.refreshed = Instant::now();
-            if let Some(leader) = r.leader.clone() {
-                r.node(&leader).refresh = true;
-            }
-            drop(r);
-            self.step();
-        }
-        next
-    }
-
-    fn watch_lane(self: &Arc<Self>, usage: Use) -> Option<Duration> {
-        let lane = if usage == Use::Ids { &self.ids } else { &self.stamps };
-        let (sent, timeout) = lane.activity();
-        let before = std::mem::replace(&mut self.router.lock().sent[usage as usize], sent);
-        let mut next = (sent != before).then_some(timeout);
-        for link in lane.links() {
-            let Some(silent) = link.silent() else { continue };
-            let left = timeout.saturating_sub(silent);
-            if !left.is_zero() {
-                next = Some(next.unwrap_or(timeout).min(left + Duration::from_millis(1)));
-                continue;
-            }
-            next = next.or(Some(timeout));
-            if link.hand_over() {
-                continue; // the call that reads may not have run
-            }
-            if usage == Use::Ids {
-                lane.give_up(&link);
-            } else {
-                self.note(&link.addr, format!("silent for {timeout:?}"));
-                self.suspect(&link.addr);
-            }
-        }
-        next
     }
 }
 

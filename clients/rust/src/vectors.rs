@@ -1,5 +1,7 @@
 //! The rules that decide, held against the vectors of the conformance kit.
 
+#![allow(clippy::struct_field_names, clippy::type_complexity, clippy::unchecked_time_subtraction)]
+
 use std::{fmt::Debug, time::Duration};
 
 use serde::{Deserialize, de::DeserializeOwned};
