@@ -63,6 +63,7 @@ fn answer(id: i64, outcome: &Outcome) {
     });
 }
 
+#[allow(clippy::needless_pass_by_value)] // for map_err
 fn coded(e: Error) -> (&'static str, String) {
     let code = match e.code() {
         Code::NotLeader | Code::NoQuorum => "internal",
