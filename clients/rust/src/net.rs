@@ -19,6 +19,7 @@ use crate::{
     error::{Class, Fault},
     pause::{Pause, quota_pause, random},
     resp::{self, Parsed, Value, View},
+    router::Use,
     state::{Core, Mutex},
 };
 
@@ -105,6 +106,9 @@ impl Stream {
     }
 }
 
+/// A connection whose node has answered, and what it reports if it was asked.
+pub(crate) type Said = (Conn, Result<Option<View>, Error>);
+
 /// A connection that asks one thing after the other.
 pub(crate) struct Conn {
     pub(crate) stream: Stream,
@@ -179,28 +183,30 @@ impl Conn {
     }
 }
 
-const SLOTS: &[&str] = &["CLUSTER", "SLOTS"];
-
 impl Core {
-    /// Asks a node for the leader and the members, on the connection that is kept from the last time if there is one.
-    /// The connection is as good as before if the node has answered, even with a refusal that may pass.
-    pub(crate) async fn inquire(&self, addr: &str, kept: Option<Conn>) -> Result<(Conn, Result<View, Error>), Fault> {
+    /// Asks a node for the leader and the members, or only connects to it, on the connection that is kept from the last
+    /// time if there is one. The connection is as good as before if the node has answered, even with a refusal that may
+    /// pass.
+    pub(crate) async fn inquire(&self, addr: &str, usage: Use, kept: Option<Conn>) -> Result<Said, Fault> {
+        let question: &[&str] = if usage == Use::Ask { &["CLUSTER", "SLOTS"] } else { &["PING"] };
         if let Some(mut conn) = kept {
             let mut out = Vec::new();
-            resp::command(&mut out, SLOTS);
+            resp::command(&mut out, question);
             let v = conn.ask(out, resp::value).await;
-            if let Ok(heard) = Self::judge(conn, addr, v) {
+            if let Ok(heard) = Self::judge(conn, addr, usage, v) {
                 return Ok(heard);
             }
         }
-        let mut conn = Conn::open(self, addr, SLOTS).await?;
+        let mut conn = Conn::open(self, addr, question).await?;
         let v = conn.read().await;
-        Self::judge(conn, addr, v)
+        Self::judge(conn, addr, usage, v)
     }
 
-    fn judge(conn: Conn, addr: &str, v: Result<Value, Fault>) -> Result<(Conn, Result<View, Error>), Fault> {
+    fn judge(conn: Conn, addr: &str, usage: Use, v: Result<Value, Fault>) -> Result<Said, Fault> {
         let said = match v {
-            Ok(v) => Ok(resp::view(&v, addr)?),
+            Ok(v) if usage == Use::Ask => Ok(Some(resp::view(&v, addr)?)),
+            Ok(v) if v.text() == Some("PONG") => Ok(None),
+            Ok(_) => return Err(resp::Malformed.into()),
             Err(Fault::Refused(e)) if e.is_transient() => Err(e),
             Err(fault) => return Err(fault),
         };

@@ -10,7 +10,7 @@ use crate::{
     Code, Error, Event,
     error::Fault,
     link::Link,
-    net::Conn,
+    net::{Conn, Said},
     pause::{Pause, random},
     resp::{Form, MEMBERS_MAX, View},
     state::Core,
@@ -19,6 +19,9 @@ use crate::{
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
+    /// To ask for the leader and the members. If the node leads, the connection is used for timestamps.
+    Ask,
+    /// For timestamps: the leader is known by a redirect.
     Stamps,
     Ids,
 }
@@ -56,10 +59,10 @@ pub(crate) struct Node {
     outcome: Outcome,
     asking: bool,
     /// Whether there is a task that asks, for each use.
-    probing: [bool; 2],
+    probing: [bool; 3],
     /// To be asked though all is well.
     pub(crate) refresh: bool,
-    pace: [Pace; 2],
+    pace: [Pace; 3],
     refused: Pace,
 }
 
@@ -69,9 +72,9 @@ impl Node {
         Self {
             outcome: Outcome::Unknown,
             asking: false,
-            probing: [false; 2],
+            probing: [false; 3],
             refresh: false,
-            pace: [pace; 2],
+            pace: [pace; 3],
             refused: pace,
         }
     }
@@ -97,7 +100,7 @@ pub(crate) struct Router {
     pub(crate) refreshed: Instant,
     moves: u32,
     /// How many requests there were when the watch looked last.
-    pub(crate) sent: [u64; 2],
+    pub(crate) sent: [u64; 3],
     nodes: HashMap<String, Node>,
 }
 
@@ -113,7 +116,7 @@ impl Router {
             begun: now,
             refreshed: now,
             moves: 0,
-            sent: [0; 2],
+            sent: [0; 3],
             nodes: HashMap::new(),
         }
     }
@@ -150,10 +153,9 @@ impl Router {
         let connected = |form| core.lane(form).links().iter().any(|link| link.addr == addr);
         match usage {
             Use::Ids => core.wants_ids.load(SeqCst) && self.members().iter().any(|m| m == addr) && !connected(Form::Id),
-            Use::Stamps if self.suspected => self.known().iter().any(|m| m == addr),
-            Use::Stamps => {
-                self.leads(addr) && (self.nodes.get(addr).is_some_and(|n| n.refresh) || !connected(Form::Stamp))
-            }
+            Use::Stamps => self.connecting && self.leads(addr) && !connected(Form::Stamp),
+            Use::Ask if self.suspected => self.known().iter().any(|m| m == addr),
+            Use::Ask => self.leads(addr) && self.nodes.get(addr).is_some_and(|n| n.refresh),
         }
     }
 
@@ -195,7 +197,7 @@ impl Router {
         self.members = if list.len() > MEMBERS_MAX { view.members.clone() } else { list };
         let (members, known) = (self.members(), self.known());
         core.ids.keep(|addr| members.iter().any(|m| m == addr));
-        self.nodes.retain(|addr, node| node.probing != [false; 2] || known.contains(addr));
+        self.nodes.retain(|addr, node| node.probing != [false; 3] || known.contains(addr));
     }
 
     fn report(&mut self, addr: &str, outcome: Outcome) {
@@ -227,8 +229,8 @@ impl Router {
     fn refusal(&self, core: &Core, usage: Use) -> Option<Option<Error>> {
         let (lane, addrs) = match (usage, &self.leader) {
             (Use::Ids, _) => (&core.ids, self.members()),
-            (Use::Stamps, None) => (&core.stamps, self.known()),
-            (Use::Stamps, Some(leader)) => (&core.stamps, vec![leader.clone()]),
+            (_, None) => (&core.stamps, self.known()),
+            (_, Some(leader)) => (&core.stamps, vec![leader.clone()]),
         };
         if !lane.links().is_empty() {
             return Some(None);
@@ -262,7 +264,7 @@ impl Router {
     fn pace(&mut self, core: &Core, addr: &str, usage: Use) {
         let kind = match usage {
             Use::Ids if !core.ids.links().is_empty() => Pause::Spare,
-            Use::Stamps if self.begun.elapsed() < Duration::from_secs(1) => Pause::Search,
+            Use::Ask | Use::Stamps if self.begun.elapsed() < Duration::from_secs(1) => Pause::Search,
             _ => Pause::Retry,
         };
         self.node(addr).pace[usage as usize].pause(kind);
@@ -274,7 +276,7 @@ impl Core {
     pub(crate) fn step(self: &Arc<Self>) {
         let mut r = self.router.lock();
         for addr in r.known() {
-            for usage in [Use::Stamps, Use::Ids] {
+            for usage in [Use::Ask, Use::Stamps, Use::Ids] {
                 if r.wants(self, &addr, usage) && !r.node(&addr).probing[usage as usize] {
                     r.node(&addr).probing[usage as usize] = true;
                     self.spawn(self.clone().probe(addr.clone(), usage));
@@ -297,7 +299,7 @@ impl Core {
                 continue;
             }
             let limit = self.options.dial_timeout;
-            let heard = tokio::time::timeout(limit, self.inquire(&addr, kept.take())).await;
+            let heard = tokio::time::timeout(limit, self.inquire(&addr, usage, kept.take())).await;
             kept = self.heard(
                 &addr,
                 usage,
@@ -307,12 +309,7 @@ impl Core {
     }
 
     /// Handles what a node has said, and returns the connection if it is to be used for the next question.
-    fn heard(
-        self: &Arc<Self>,
-        addr: &str,
-        usage: Use,
-        heard: Result<(Conn, Result<View, Error>), Fault>,
-    ) -> Option<Conn> {
+    fn heard(self: &Arc<Self>, addr: &str, usage: Use, heard: Result<Said, Fault>) -> Option<Conn> {
         let mut r = self.router.lock();
         let outcome = match &heard {
             Ok((_, Ok(_))) => Outcome::Ours,
@@ -326,11 +323,11 @@ impl Core {
             }
         };
         r.node(addr).asking = false;
-        let refreshed = std::mem::take(&mut r.node(addr).refresh);
+        let refreshed = usage == Use::Ask && std::mem::take(&mut r.node(addr).refresh);
         r.report(addr, outcome);
         let kept = match heard {
-            Ok((conn, said)) => self.welcome(&mut r, addr, usage, conn, said.ok().as_ref()),
-            Err(_) if usage == Use::Stamps && r.leads(addr) && self.stamps.links().is_empty() => {
+            Ok((conn, said)) => self.welcome(&mut r, addr, usage, conn, said.ok().flatten().as_ref()),
+            Err(_) if usage != Use::Ids && r.leads(addr) && self.stamps.links().is_empty() => {
                 r.suspect(self, addr);
                 None
             }
@@ -368,7 +365,7 @@ impl Core {
         if says && r.suspected && !r.leads(addr) {
             r.follow(self, addr);
         }
-        if !r.leads(addr) || !says && !r.connecting {
+        if !r.leads(addr) || !says && usage == Use::Ask {
             return r.suspected.then_some(conn);
         }
         self.drop_silent();
@@ -380,8 +377,9 @@ impl Core {
             self.attach(addr, conn, Form::Stamp);
             self.ready.send_replace(Some(Ok(())));
         }
-        if let Some(view) = view {
-            r.learn(self, addr, view);
+        match view {
+            Some(view) => r.learn(self, addr, view),
+            None => r.node(addr).refresh = true, // it may have other members than the leader before it
         }
         None
     }
@@ -408,10 +406,10 @@ impl Core {
         if r.leads(from) {
             r.moves += 1;
             let moves = r.moves;
-            let node = r.node(leader);
-            node.pace[Use::Stamps as usize] = Pace::new();
+            let pace = &mut r.node(leader).pace[Use::Stamps as usize];
+            *pace = Pace::new();
             if moves > MOVES_MAX {
-                node.pace[Use::Stamps as usize].after += Pause::Retry.after(moves - MOVES_MAX, random());
+                pace.after += Pause::Retry.after(moves - MOVES_MAX, random());
             }
             r.follow(self, leader);
         }
@@ -435,22 +433,24 @@ impl Core {
         }
         self.suspected.store(false, SeqCst);
         (r.suspected, r.moves) = (false, 0);
-        r.nodes.values_mut().for_each(|node| node.pace[Use::Stamps as usize].failures = 0);
+        for node in r.nodes.values_mut() {
+            (node.pace[Use::Ask as usize].failures, node.pace[Use::Stamps as usize].failures) = (0, 0);
+        }
         self.forgive();
     }
 
     /// A connection has ended. One that never answered counts as a failed attempt.
     pub(crate) fn ended(self: &Arc<Self>, link: &Link, form: Form) {
         let mut r = self.router.lock();
-        let usage = if form == Form::Id { Use::Ids } else { Use::Stamps };
-        if !link.has_answered() {
-            r.pace(self, &link.addr, usage);
+        let uses: &[Use] = if form == Form::Id { &[Use::Ids] } else { &[Use::Ask, Use::Stamps] };
+        for usage in uses.iter().filter(|_| !link.has_answered()) {
+            r.pace(self, &link.addr, *usage);
         }
         if form != Form::Id {
             r.suspect(self, &link.addr);
         } else if self.ids.links().is_empty() {
             for node in r.nodes.values_mut() {
-                let pace = &mut node.pace[usage as usize]; // now every member is needed
+                let pace = &mut node.pace[Use::Ids as usize]; // now every member is needed
                 pace.failures = pace.failures.min(1);
                 pace.after = pace.after.min(Instant::now() + Pause::Retry.after(pace.failures, random()));
             }

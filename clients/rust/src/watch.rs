@@ -26,7 +26,7 @@ impl Core {
         let next = [Use::Stamps, Use::Ids].into_iter().filter_map(|usage| self.watch_lane(usage)).min();
         if next.is_none() {
             self.watched.store(false, SeqCst);
-            let sent = [self.stamps.activity().0, self.ids.activity().0];
+            let sent = [0, self.stamps.activity().0, self.ids.activity().0];
             return (self.router.lock().sent != sent).then_some(Duration::ZERO);
         }
         let mut r = self.router.lock();
