@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
 const FEATURES: &[&str] = &[
+    "connections",
     "queue_max",
     "credentials",
     "tls",
@@ -175,6 +176,9 @@ impl Driver {
         }
         if let Some(floor) = o["floor"].as_str() {
             options = options.floor(floor.parse()?);
+        }
+        if let Some(number) = o["connections"].as_u64() {
+            options = options.connections(usize::try_from(number).unwrap_or_default());
         }
         if let Some(calls) = o["queue_max"].as_u64() {
             options = options.queue_max(usize::try_from(calls).unwrap_or_default());

@@ -129,6 +129,7 @@ pub struct Options {
     pub(crate) floor: Timestamp,
     pub(crate) mode: ReadMode,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) connections: usize,
     pub(crate) queue_max: usize,
     pub(crate) dial_timeout: Duration,
     pub(crate) credentials: Option<Source>,
@@ -146,6 +147,7 @@ impl Options {
             floor: Timestamp::default(),
             mode: ReadMode::Default,
             timeout: None,
+            connections: 1,
             queue_max: 1 << 16,
             dial_timeout: Duration::from_secs(1),
             credentials: None,
@@ -180,6 +182,14 @@ impl Options {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// How many connections to the leader there are, and so requests for timestamps under way at once: 1 by default,
+    /// 64 at most. Fewer requests with more calls each cost less.
+    #[must_use]
+    pub fn connections(mut self, number: usize) -> Self {
+        self.connections = number;
         self
     }
 
@@ -240,6 +250,9 @@ impl Options {
         }
         if let Some(addr) = self.addrs.iter().find(|addr| !resp::valid_addr(addr)) {
             return Err(Error::invalid(format!("address {addr:.100?}: want host:port")));
+        }
+        if !(1..=64).contains(&self.connections) {
+            return Err(Error::invalid(format!("{} connections: want 1 to 64", self.connections)));
         }
         if !(1..=1 << 22).contains(&self.queue_max) || self.dial_timeout.is_zero() {
             return Err(Error::invalid("want a queue of 1 to 4194304 calls, and time to dial"));

@@ -150,10 +150,16 @@ impl Router {
 
     /// Whether a node is to be asked or connected to.
     fn wants(&self, core: &Core, addr: &str, usage: Use) -> bool {
-        let connected = |form| core.lane(form).links().iter().any(|link| link.addr == addr);
         match usage {
-            Use::Ids => core.wants_ids.load(SeqCst) && self.members().iter().any(|m| m == addr) && !connected(Form::Id),
-            Use::Stamps => self.connecting && self.leads(addr) && !connected(Form::Stamp),
+            Use::Ids => {
+                core.wants_ids.load(SeqCst)
+                    && self.members().iter().any(|m| m == addr)
+                    && !core.ids.links().iter().any(|link| link.addr == addr)
+            }
+            Use::Stamps => {
+                let links = core.stamps.links().len();
+                self.leads(addr) && (self.connecting || links > 0) && links < core.options.connections
+            }
             Use::Ask if self.suspected => self.known().iter().any(|m| m == addr),
             Use::Ask => self.leads(addr) && self.nodes.get(addr).is_some_and(|n| n.refresh),
         }
@@ -370,7 +376,8 @@ impl Core {
         }
         self.drop_silent();
         r.suspected = false;
-        if self.stamps.links().is_empty() {
+        let links = self.stamps.links().len();
+        if links == 0 || usage == Use::Stamps && links < self.options.connections {
             if std::mem::take(&mut r.connecting) {
                 self.options.emit(&Event::Leader { addr });
             }
@@ -379,7 +386,7 @@ impl Core {
         }
         match view {
             Some(view) => r.learn(self, addr, view),
-            None => r.node(addr).refresh = true, // it may have other members than the leader before it
+            None => r.node(addr).refresh |= links == 0, // it may have other members than the leader before it
         }
         None
     }
