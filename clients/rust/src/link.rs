@@ -59,14 +59,10 @@ struct Io {
 impl Io {
     /// Reads the answer to the request under way. An answer that nothing asked for is a fault.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Heard> {
+        self.flush();
         let Some(stream) = &mut self.stream else {
             return Poll::Ready(Err(Fault::Broken("the connection was aborted".into())));
         };
-        if !self.out.is_empty()
-            && let Poll::Ready(Err(e)) = stream.poll_flush(&mut Context::from_waker(&self.task), &mut self.out)
-        {
-            return Poll::Ready(Err(e.into()));
-        }
         loop {
             if !self.input.is_empty() {
                 let Some(sent) = &self.sent else { return Poll::Ready(Err(Malformed.into())) };
@@ -81,6 +77,15 @@ impl Io {
             }
             let n = ready!(stream.poll_read(cx, &mut self.chunk))?;
             self.input.extend_from_slice(&self.chunk[..n]);
+        }
+    }
+
+    /// Writes what is left of a request. The task is woken when it can go on, and after an error, which ends the stream.
+    fn flush(&mut self) {
+        let Some(stream) = &mut self.stream else { return };
+        if let Poll::Ready(Err(_)) = stream.poll_flush(&mut Context::from_waker(&self.task), &mut self.out) {
+            (self.stream, self.alone) = (None, false);
+            self.task.wake_by_ref();
         }
     }
 
@@ -137,9 +142,8 @@ impl Link {
         resp::request(&mut io.out, batch.kind, batch.size().1, carries.then_some(floor));
         io.sent = Some(Sent { batch, floor, at: Instant::now() });
         io.alone = alone && io.stream.is_some();
-        let written = io.stream.as_mut().map(|stream| stream.poll_flush(&mut cx, &mut io.out));
-        if !matches!(written, Some(Poll::Ready(Ok(())) | Poll::Pending)) {
-            (io.stream, io.alone) = (None, false);
+        io.flush();
+        if io.stream.is_none() {
             io.task.wake_by_ref();
         }
     }
@@ -187,7 +191,10 @@ impl Link {
         }
         match io.left.take() {
             Some(heard) => Poll::Ready(heard),
-            None if io.alone => Poll::Pending,
+            None if io.alone => {
+                io.flush();
+                Poll::Pending
+            }
             None => io.poll_answer(cx),
         }
     }

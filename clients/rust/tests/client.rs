@@ -152,6 +152,52 @@ async fn events_tell_of_requests_and_leaders() {
     assert_eq!(*told.lock().unwrap(), want);
 }
 
+/// No call is lost, none fails, and the order holds, whatever happens to connections and the leader meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn calls_survive_a_leader_that_changes_all_the_time() {
+    let cluster = Cluster::start(3);
+    let client = Options::new(cluster.addrs()).timeout(Duration::from_secs(60)).connect().await.unwrap();
+    let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let tasks: Vec<_> = (0..16)
+        .map(|i| {
+            let (client, over) = (client.clone(), over.clone());
+            tokio::spawn(async move {
+                let mut last = None;
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    if i % 4 == 0 {
+                        client.ids(2).await.unwrap();
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        continue;
+                    }
+                    let mut call = Box::pin(client.timestamps(1 + i % 3));
+                    if i % 4 == 1 {
+                        let _ = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx).is_pending())).await;
+                        drop(call); // canceled, unless it is answered already
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        continue;
+                    }
+                    let range = call.await.unwrap();
+                    assert!(Some(range.first) > last, "the order is broken");
+                    last = Some(range.last());
+                }
+            })
+        })
+        .collect();
+    for round in 0..30 {
+        let before = cluster.counts().len();
+        match round % 3 {
+            0 => cluster.lead(round / 3 % 3),
+            1 => (0..3).for_each(|node| cluster.cut(node)),
+            _ => cluster.cut(round / 3 % 3),
+        }
+        cluster.await_requests(before + 20);
+    }
+    over.store(true, std::sync::atomic::Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn wrong_options_fail_at_once() {
     let code = |o: Options| o.lazy().map(drop).unwrap_err().code();

@@ -59,8 +59,13 @@ impl Cluster {
 
     /// Ends a node and its connections.
     pub fn stop(&self, node: usize) {
+        self.state().down.push(node);
+        self.cut(node);
+    }
+
+    /// Ends the connections of a node.
+    pub fn cut(&self, node: usize) {
         let mut s = self.state();
-        s.down.push(node);
         for conn in s.conns.remove(&node).unwrap_or_default() {
             let _ = conn.shutdown(Shutdown::Both);
         }
