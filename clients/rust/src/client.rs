@@ -1,6 +1,6 @@
 use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use crate::{
@@ -154,8 +154,8 @@ impl Client {
         }
     }
 
-    /// A request that no other call shares, on a connection of its own: the leader may hold it until its clock has
-    /// passed the floor.
+    /// A request that no other call shares, on a connection of its own: the leader may hold it for 10 s, until its clock
+    /// has passed the floor.
     async fn call_above(&self, kind: Kind, count: u64, above: Timestamp) -> Result<Answer, Error> {
         let core = &*self.core;
         let _place = Place::take(core)?;
@@ -163,7 +163,10 @@ impl Client {
         let mut command = Vec::new();
         resp::request(&mut command, kind, count, Some(floor.max(above)));
         let read = |bytes: &[u8]| resp::answer(bytes, kind, count);
-        let answer = core.ask_leader(self.timeout, HELD_MAX, &command, read, |e| !e.is_transient()).await?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + Duration::from_millis(100);
+        let is_ahead = u128::from(above.time) > now.as_nanos().max(u128::from(floor.time));
+        let patience = core.options.dial_timeout + Duration::from_secs(if is_ahead { 10 } else { 0 });
+        let answer = core.ask_leader(self.timeout, patience, &command, read, |e| !e.is_transient()).await?;
         core.raise("the leader", floor, answer.place(0), answer.place(count - 1))?;
         if answer.place(0) > above {
             return Ok(answer);
@@ -185,9 +188,6 @@ impl Client {
         }
     }
 }
-
-/// How long the leader may hold a request whose floor is ahead of its clock, and a second for the answer.
-const HELD_MAX: Duration = Duration::from_secs(11);
 
 /// A place among the calls that have requests of their own; more would wait for long.
 struct Place<'a>(&'a Core);
