@@ -3,6 +3,7 @@
 # conformance, all scenarios of the kit. Needs Rust with rustfmt and clippy; cargo fetches the rest. What is built goes
 # to CARGO_TARGET_DIR, by default outside the repository.
 set -euo pipefail
+[ -z "${ISOTONE:-}" ] || ISOTONE=$(realpath "$ISOTONE")
 cd "$(dirname "$0")"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/isotone-rust} CARGO_PROFILE_DEV_DEBUG=0
 export RUSTDOCFLAGS="-D warnings"
@@ -10,9 +11,7 @@ export RUSTDOCFLAGS="-D warnings"
 step() { printf '== %s\n' "$*"; }
 
 step "the tools"
-if ! cargo fmt --version >/dev/null || ! cargo clippy --version >/dev/null; then
-  rustup component add rustfmt clippy
-fi
+cargo fmt --version && cargo clippy --version || { echo "install the components rustfmt and clippy of Rust" >&2; exit 1; }
 step "format and lints"
 cargo fmt --check
 cargo clippy --quiet --locked --all-targets --all-features -- -D warnings

@@ -230,8 +230,11 @@ impl Options {
         self
     }
 
-    /// Makes the client, and waits until a leader is connected or the nodes refuse the client. It must be called
-    /// within a runtime of tokio, in which the client then lives.
+    /// Makes the client, and waits until a leader is connected or the nodes refuse the client.
+    ///
+    /// # Panics
+    ///
+    /// Outside a runtime of tokio. The client lives in the one in which it is made.
     pub async fn connect(self) -> Result<Client, Error> {
         let client = self.lazy()?;
         client.ready().await?;
@@ -239,6 +242,10 @@ impl Options {
     }
 
     /// Makes the client without waiting. It connects in the background.
+    ///
+    /// # Panics
+    ///
+    /// Outside a runtime of tokio, as [`connect`](Self::connect).
     pub fn lazy(self) -> Result<Client, Error> {
         self.validate()?;
         Ok(Client::begin(self))
