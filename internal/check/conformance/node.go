@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -89,9 +90,17 @@ type rule struct {
 	act   func(*request) answer
 }
 
+// listenTimeout bounds the wait for the node's port.
+const listenTimeout = 10 * time.Second
+
 // start has the node listen.
 func (n *node) start() {
 	listener, err := net.Listen("tcp", n.addr)
+	// A program that is just being started has the former listener until it runs.
+	for began := time.Now(); errors.Is(err, syscall.EADDRINUSE) && time.Since(began) < listenTimeout; {
+		time.Sleep(time.Millisecond)
+		listener, err = net.Listen("tcp", n.addr)
+	}
 	if err != nil {
 		panic(broken{fmt.Sprintf("no node can listen: %v", err)})
 	}
