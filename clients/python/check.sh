@@ -7,10 +7,12 @@ python=${PYTHON:-python3}
 
 step() { printf '\n== %s\n' "$*"; }
 
-if ! [ -x .venv/bin/ruff ]; then
+tools="build==1.6.1 hatchling==1.33.0 mypy==2.4.1 pytest==9.2.0 ruff==0.17.6"
+if [ "$(cat .venv/tools 2>/dev/null)" != "$tools" ]; then
   step "install the tools"
-  "$python" -m venv .venv
-  .venv/bin/pip install --quiet --disable-pip-version-check build hatchling mypy pytest ruff
+  "$python" -m venv --clear .venv
+  .venv/bin/pip install --quiet --disable-pip-version-check $tools
+  echo "$tools" >.venv/tools
 fi
 bin=$PWD/.venv/bin
 
