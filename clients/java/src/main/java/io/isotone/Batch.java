@@ -1,5 +1,6 @@
 package io.isotone;
 
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -13,6 +14,11 @@ final class Batch {
   /** The floor that its only call has named, or zero. */
   final Timestamp above;
 
+  /** The words of a request for a worker, and the refusal that is final for it, too. */
+  String[] words;
+
+  IsotoneException.Code last;
+
   final List<Call<?>> calls = new ArrayList<>();
   long count;
   boolean sent;
@@ -22,6 +28,7 @@ final class Batch {
 
   Timestamp first;
   long[] ids;
+  Resp.Grant grant;
 
   Batch(Kind kind, Timestamp above) {
     this.kind = kind;
@@ -39,6 +46,27 @@ final class Batch {
     count = 0;
     for (Call<?> call : calls) {
       count += call.count;
+    }
+  }
+
+  /** Returns the request, with a floor unless that is zero. */
+  byte[] request(Timestamp carried) {
+    return words == null ? Resp.request(kind, count, carried) : Resp.command(words);
+  }
+
+  /** Reads the answer, or returns the refusal. */
+  IsotoneException read(Resp in) throws IOException {
+    try {
+      if (kind == Kind.IDS) {
+        ids = in.ids(count);
+      } else if (kind == Kind.WORKER) {
+        grant = Resp.Grant.of(in.value());
+      } else {
+        first = in.stamps(kind, count);
+      }
+      return null;
+    } catch (IsotoneException e) {
+      return e;
     }
   }
 

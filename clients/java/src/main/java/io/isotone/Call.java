@@ -61,11 +61,16 @@ final class Call<T> extends CompletableFuture<T> {
     }
   }
 
-  /** Waits for the result on the calling thread. */
+  /** Waits for the result on the calling thread, which must not be one that completes calls. */
   T await() {
     if (Thread.currentThread() instanceof Core.ClientThread && !isDone()) {
       throw new IllegalStateException("a blocking call within a callback of the client: use the async method");
     }
+    return result();
+  }
+
+  /** Waits for the result. */
+  T result() {
     try {
       return get();
     } catch (InterruptedException e) {

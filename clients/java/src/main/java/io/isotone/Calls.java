@@ -193,11 +193,8 @@ public class Calls {
   private <T> Call<T> stamps(boolean wide, long count, Call.Form<T> form) {
     Kind kind = Kind.of(wide, mode);
     check(count, kind.countMax);
-    boolean alone = !above.equals(Timestamp.ZERO);
-    if (alone && core.wantsAbove.compareAndSet(false, true)) {
-      core.wake();
-    }
-    return (alone ? core.above : core.stamps).join(new Call<>(count, timeout, form), kind, above);
+    Pool pool = above.equals(Timestamp.ZERO) ? core.stamps : core.aside();
+    return pool.join(new Call<>(count, timeout, form), kind, above);
   }
 
   /** Makes a call for one on the calling thread, if there seem to be no others: that saves two switches of threads. */

@@ -28,6 +28,11 @@ final class Connection {
 
   boolean ended;
 
+  /** The request under way was written, and something arrived: in this order, or it is not its answer. */
+  private volatile boolean written;
+
+  private volatile boolean arrived;
+
   /** When the request under way was sent. */
   volatile long since;
 
@@ -69,8 +74,12 @@ final class Connection {
   }
 
   private void write(Batch batch) throws IOException {
+    if (arrived || wire.hasInput()) {
+      throw new ProtocolException("an answer without a request");
+    }
+    written = true;
     batch.floor = core.floor.get();
-    wire.write(Resp.request(batch.kind, batch.count, carried(batch.floor, batch.above, answered)));
+    wire.write(batch.request(carried(batch.floor, batch.above, answered)));
   }
 
   /** Reads answers until the connection ends. */
@@ -80,6 +89,7 @@ final class Connection {
     try {
       while (true) {
         wire.in.await();
+        arrived = true;
         exchange();
       }
     } catch (IOException | IsotoneException e) {
@@ -102,7 +112,7 @@ final class Connection {
   /** Reads an answer and acts on it. Throws if the connection is unusable. */
   private void exchange() throws IOException {
     Batch batch = pool.pending(this);
-    if (batch == null) {
+    if (batch == null || !written) {
       throw new ProtocolException("an answer without a request");
     }
     IsotoneException refusal = read(batch);
@@ -118,18 +128,11 @@ final class Connection {
     }
   }
 
-  /** Reads the answer into the batch, or returns the refusal. */
+  /** Reads the answer, or returns the refusal. */
   private IsotoneException read(Batch batch) throws IOException {
-    IsotoneException refusal = null;
-    try {
-      if (batch.kind == Kind.IDS) {
-        batch.ids = wire.in.ids(batch.count);
-      } else {
-        batch.first = wire.in.stamps(batch.kind, batch.count);
-      }
-    } catch (IsotoneException e) {
-      refusal = e;
-    }
+    IsotoneException refusal = batch.read(wire.in);
+    written = false;
+    arrived = false;
     if (wire.in.hasMore()) {
       throw new ProtocolException("more than one answer"); // it would be taken for the next one
     }
@@ -138,7 +141,7 @@ final class Connection {
 
   /** Takes in an answer. Throws if its order is wrong, after the calls have failed. */
   private IsotoneException accept(Batch batch) throws IOException {
-    if (batch.kind != Kind.IDS && !core.raiseFloor(batch)) {
+    if (batch.kind.isStamps() && !core.raiseFloor(batch)) {
       IsotoneException broken = new IsotoneException(Code.INTERNAL, wire.addr + " issued " + batch.first
           + " for a request that was sent after " + batch.floor + " had been received: the order is broken");
       core.tell(events -> events.rejected(wire.addr, broken));
@@ -146,7 +149,7 @@ final class Connection {
       batch.fail(broken);
       throw new ProtocolException(broken.getMessage());
     }
-    if (batch.kind != Kind.IDS && !batch.above.isBefore(batch.first) && !batch.above.equals(Timestamp.ZERO)) {
+    if (batch.kind.isStamps() && !batch.above.isBefore(batch.first) && !batch.above.equals(Timestamp.ZERO)) {
       return new IsotoneException(Code.REGRESSED, wire.addr + " issued " + batch.first + ", not above " + batch.above);
     }
     succeeded(batch);
@@ -156,7 +159,7 @@ final class Connection {
   private void succeeded(Batch batch) {
     long spent = core.now() - since;
     pool.took.add(spent);
-    answered = true;
+    answered |= batch.kind != Kind.WORKER;
     rest.refusals = 0;
     pool.quota = null;
     if (core.options.events != Events.NONE) {
@@ -174,7 +177,7 @@ final class Connection {
     if (why.code() == Code.UNAUTHORIZED && known) {
       again(batch, why);
       throw why; // the node has forgotten who the client is: a new connection authenticates again
-    } else if (!why.passes()) {
+    } else if (!why.passes() || why.code() == batch.last) {
       rest.refusals = 0;
       pool.put(this);
       batch.fail(why);
@@ -220,18 +223,18 @@ final class Connection {
    */
   boolean ask(Batch batch) {
     try {
-      if (wire.hasInput()) {
-        throw new ProtocolException("an answer without a request");
-      }
       write(batch);
       IsotoneException refusal = read(batch);
       pool.answered(this);
       if (refusal == null) {
         accept(batch); // no floor of its own: the answer is right, or this throws
-      } else if (moved(refusal) || refusal.code() != Code.QUOTA_EXCEEDED) {
+      } else if (moved(refusal) || refusal.code() == Code.UNAUTHORIZED
+          || refusal.passes() && refusal.code() != Code.QUOTA_EXCEEDED) {
         throw refusal;
-      } else {
+      } else if (refusal.passes()) {
         rest(refusal);
+      } else {
+        batch.fail(refusal);
       }
       pool.put(this);
       return refusal == null;

@@ -31,9 +31,9 @@ final class Core {
   final Options options;
   final Pool stamps = new Pool(this, Pool.Use.STAMPS);
   final Pool direct = new Pool(this, Pool.Use.DIRECT);
-  final Pool above = new Pool(this, Pool.Use.ABOVE);
+  final Pool aside = new Pool(this, Pool.Use.ASIDE);
   final Pool ids = new Pool(this, Pool.Use.IDS);
-  final List<Pool> pools = List.of(stamps, direct, above, ids);
+  final List<Pool> pools = List.of(stamps, direct, aside, ids);
 
   /** The largest timestamp that was received. */
   final AtomicReference<Timestamp> floor;
@@ -47,7 +47,7 @@ final class Core {
   final CompletableFuture<Void> ready = new CompletableFuture<>();
 
   /** Connections of these uses are wanted. */
-  final AtomicBoolean wantsAbove = new AtomicBoolean();
+  final AtomicBoolean wantsAside = new AtomicBoolean();
 
   final AtomicBoolean wantsIds = new AtomicBoolean();
 
@@ -87,9 +87,9 @@ final class Core {
     private final SocketChannel channel;
     final long until;
 
-    private Guard(SocketChannel channel, long limit) {
+    private Guard(SocketChannel channel) {
       this.channel = channel;
-      until = Math.min(now() + options.dialTimeout.toNanos(), limit);
+      until = now() + options.dialTimeout.toNanos();
     }
 
     boolean isOver() {
@@ -130,9 +130,9 @@ final class Core {
     }
   }
 
-  /** Bounds a conversation by the dial timeout and a limit. */
-  Guard guard(SocketChannel channel, long limit) throws IOException {
-    Guard guard = new Guard(channel, limit);
+  /** Bounds a conversation by the dial timeout. */
+  Guard guard(SocketChannel channel) throws IOException {
+    Guard guard = new Guard(channel);
     guards.put(channel, guard);
     if (isClosed()) {
       channel.close();
@@ -163,6 +163,14 @@ final class Core {
     if (!active.get() && active.compareAndSet(false, true)) {
       wake();
     }
+  }
+
+  /** Has the pool that is used seldom get a connection. */
+  Pool aside() {
+    if (wantsAside.compareAndSet(false, true)) {
+      wake();
+    }
+    return aside;
   }
 
   boolean isClosed() {
@@ -224,7 +232,7 @@ final class Core {
   /** Removes the free connections to a node that does not lead any more. */
   void retire(String addr) {
     stamps.retire(addr);
-    above.retire(addr);
+    aside.retire(addr);
     for (Connection cn : direct.retire(addr)) {
       cn.wire.close();
       post(router -> router.ended(cn, null)); // no thread reads there

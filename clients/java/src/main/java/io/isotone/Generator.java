@@ -21,7 +21,7 @@ public final class Generator implements AutoCloseable {
   private static final long RELEASE = 1000 * Pauses.MS;
 
   /** How soon a call that waits for the clock looks at it again. */
-  private static final long POLL_MS = 10;
+  private static final long POLL = 10 * Pauses.MS;
 
   private final Core core;
   private final Options options;
@@ -117,7 +117,7 @@ public final class Generator implements AutoCloseable {
   static Generator open(Core core, Options options) {
     options.validate();
     Generator g = new Generator(core, options);
-    g.lease(core.now() + options.timeout.toNanos());
+    g.lease(options.timeout.toNanos());
     core.generators.add(g);
     core.execute(g::keep);
     return g;
@@ -139,16 +139,16 @@ public final class Generator implements AutoCloseable {
   public long[] next(int count, Duration timeout) {
     long[] ids = new long[count];
     long deadline = core.now() + timeout.toNanos();
-    for (IdSource now = source; ; now = source) {
+    while (true) {
+      IdSource now = source;
+      long end = now.end();
       Refusal refusal = take(now, ids);
       if (refusal == null) {
         return ids;
-      }
-      boolean waits = refusal.code == Code.OVERLOADED || isBehind(refusal);
-      if (!waits) {
+      } else if (refusal.code != Code.OVERLOADED && !isBehind(refusal)) {
         throw refused(refusal);
       }
-      await(now, refusal, deadline);
+      await(now, end, refusal, deadline);
     }
   }
 
@@ -187,22 +187,18 @@ public final class Generator implements AutoCloseable {
     return options.worker < 0 && (refusal == Refusal.CLOCK_BEHIND || refusal == Refusal.LEASE_NOT_BEGUN);
   }
 
-  private synchronized void await(IdSource now, Refusal refusal, long deadline) {
+  /** Waits until there may be IDs, of another lease than that of a source with this end. */
+  private synchronized void await(IdSource now, long end, Refusal refusal, long deadline) {
     long left = deadline - core.now();
     if (closed || core.isClosed()) {
       throw Core.closed();
     } else if (left <= 0) {
       String cause = why == null ? "" : "; the worker's lease: " + why.getMessage();
       throw new IsotoneException(Code.DEADLINE_EXCEEDED, "no ID in time: " + refused(refusal).getMessage() + cause);
+    } else if (now == source && end == now.end()) {
+      pause(refusal == Refusal.LEASE_ENDED ? left : Math.min(left, POLL));
     }
-    long most = refusal == Refusal.LEASE_ENDED ? Long.MAX_VALUE : POLL_MS;
-    if (now == source && (refusal != Refusal.LEASE_ENDED || now.end() <= lastEnd)) {
-      pause(Math.min(left, TimeUnit.MILLISECONDS.toNanos(most)));
-    }
-    lastEnd = Math.max(lastEnd, source.end());
   }
-
-  private long lastEnd;
 
   private void pause(long nanos) {
     try {
@@ -278,7 +274,7 @@ public final class Generator implements AutoCloseable {
   /** Requests a renewal, and returns the pause until the next one. */
   private long renew() {
     try {
-      lease(core.now() + third);
+      lease(third);
       return third;
     } catch (IsotoneException e) {
       return Math.min(third, e.passes() || e.code() == Code.DEADLINE_EXCEEDED ? Pauses.RETRY : Pauses.REFUSED);
@@ -289,23 +285,32 @@ public final class Generator implements AutoCloseable {
    * Requests a lease, or its renewal, which is the same command. If a renewal is refused because the lease was revoked
    * or no worker is free, the next request is in another session.
    */
-  private void lease(long deadline) {
+  private void lease(long timeout) {
     List<String> words = new ArrayList<>(List.of("WORKER", "LEASE", session,
         Long.toString(options.clock.getAsLong()), Long.toString(options.lease.toMillis())));
     if (options.worker >= 0) {
       words.addAll(List.of("FIXED", Integer.toString(options.worker)));
     }
-    Code last = source != null && options.worker < 0 ? Code.NO_WORKER : null;
+    boolean elsewhere = source != null && options.worker < 0;
     try {
-      follow(new Leader(core, deadline, last).execute(Grant::of, words.toArray(String[]::new)));
+      follow(ask(timeout, elsewhere ? Code.NO_WORKER : null, words));
       why = null;
     } catch (IsotoneException e) {
-      if (e.code() == last) {
+      if (e.code() == Code.NO_WORKER && elsewhere) {
         session = newSession();
       }
       why = e;
       throw e;
     }
+  }
+
+  /** Has the leader carry out a command. A refusal with the code last is final. */
+  private Grant ask(long timeout, Code last, List<String> words) {
+    Batch request = new Batch(Kind.WORKER, Timestamp.ZERO);
+    request.words = words.toArray(String[]::new);
+    request.last = last;
+    Call<Grant> call = new Call<>(1, timeout, (batch, at, n) -> batch.grant);
+    return core.aside().join(call, Kind.WORKER, request).result();
   }
 
   /**
@@ -337,8 +342,8 @@ public final class Generator implements AutoCloseable {
   /** Returns the rest of a lease. If that fails, it ends by itself. */
   private void release(IdSource of, String in, long used) {
     try {
-      new Leader(core, core.now() + RELEASE, null).execute(ok -> ok, "WORKER", "RELEASE", in,
-          Integer.toString(of.worker), Long.toString(of.start), Long.toString(used));
+      ask(RELEASE, null, List.of("WORKER", "RELEASE", in,
+          Integer.toString(of.worker), Long.toString(of.start), Long.toString(used)));
     } catch (IsotoneException e) {
       core.tell(events -> events.retried("", e));
     }

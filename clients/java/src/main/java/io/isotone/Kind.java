@@ -1,6 +1,6 @@
 package io.isotone;
 
-/** What a request asks for: timestamps of either form in a read mode, or IDs. */
+/** What a request asks for: timestamps of either form in a read mode, IDs, or a worker. */
 enum Kind {
   TS("TS", ""),
   TS_QUORUM("TS", "QUORUM"),
@@ -8,7 +8,8 @@ enum Kind {
   TS64("TS64", ""),
   TS64_QUORUM("TS64", "QUORUM"),
   TS64_LEASE("TS64", "LEASE"),
-  IDS("SNOWFLAKE", "");
+  IDS("SNOWFLAKE", ""),
+  WORKER("WORKER", "");
 
   final String command;
   final String mode;
@@ -24,6 +25,10 @@ enum Kind {
 
   static Kind of(boolean wide, ReadMode mode) {
     return values()[(wide ? TS64.ordinal() : 0) + mode.ordinal()];
+  }
+
+  boolean isStamps() {
+    return ordinal() < IDS.ordinal();
   }
 
   boolean isTs64() {

@@ -16,7 +16,7 @@ public final class Options {
   String cluster = "";
   Timestamp floor = Timestamp.ZERO;
   ReadMode mode = ReadMode.DEFAULT;
-  int connections = 2;
+  int connections = 1;
   int queueMax = 1 << 16;
   Duration timeout = Duration.ofSeconds(10);
   Duration dialTimeout = Duration.ofSeconds(1);
@@ -76,7 +76,7 @@ public final class Options {
   /**
    * Sets how many requests for timestamps may be under way at once.
    *
-   * @param count connections to the leader, 1 to 64, by default 2, beside one for single blocking calls
+   * @param count connections to the leader, 1 to 64, by default 1, beside one for single blocking calls
    * @return this
    */
   public Options connections(int count) {

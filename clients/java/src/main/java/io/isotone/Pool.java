@@ -14,8 +14,11 @@ import java.util.function.Consumer;
  * load, and no call waits for one to fill.
  */
 final class Pool {
-  /** What connections are for. Those of all but IDS lead to the leader, which may hold requests of ABOVE. */
-  enum Use { STAMPS, DIRECT, ABOVE, IDS }
+  /**
+   * What connections are for. Those of all but IDS lead to the leader. ASIDE is for workers and for floors of calls,
+   * whose requests the leader may hold.
+   */
+  enum Use { STAMPS, DIRECT, ASIDE, IDS }
 
   final Use use;
   private final Core core;
@@ -47,6 +50,11 @@ final class Pool {
 
   /** Has a call take part in a batch, of its own if it names a floor. */
   <T> Call<T> join(Call<T> call, Kind kind, Timestamp above) {
+    return join(call, kind, above.equals(Timestamp.ZERO) ? null : new Batch(kind, above));
+  }
+
+  /** Has a call take part in a batch: in a new one of its own unless that is null. */
+  <T> Call<T> join(Call<T> call, Kind kind, Batch alone) {
     IsotoneException why;
     Connection next = null;
     synchronized (this) {
@@ -55,7 +63,10 @@ final class Pool {
         why = new IsotoneException(Code.OVERLOADED, "too many calls wait" + core.trouble);
       }
       if (why == null) {
-        Batch batch = openFor(kind, above, call.count);
+        Batch batch = alone == null ? openFor(kind, call.count) : alone;
+        if (batch.calls.isEmpty()) {
+          waiting.add(batch);
+        }
         batch.add(call);
         queued++;
         call.joins(this, batch);
@@ -71,15 +82,11 @@ final class Pool {
     return call;
   }
 
-  private Batch openFor(Kind kind, Timestamp above, long count) {
+  private Batch openFor(Kind kind, long count) {
     Batch batch = open[kind.ordinal()];
-    boolean alone = !above.equals(Timestamp.ZERO);
-    if (alone || batch == null || batch.count + count > kind.countMax) {
-      batch = new Batch(kind, above);
-      waiting.add(batch);
-      if (!alone) {
-        open[kind.ordinal()] = batch;
-      }
+    if (batch == null || batch.count + count > kind.countMax) {
+      batch = new Batch(kind, Timestamp.ZERO);
+      open[kind.ordinal()] = batch;
     }
     return batch;
   }

@@ -366,7 +366,11 @@ final class Resp {
 
   /** The answer to WORKER LEASE. */
   record Grant(Layout layout, int worker, long start, long end) {
+    /** Reads an answer; that to WORKER RELEASE is no grant. */
     static Grant of(Object value) throws ProtocolException {
+      if ("OK".equals(value)) {
+        return null;
+      }
       if (value instanceof List<?> list && list.size() == 5 && list.get(0) instanceof Long worker
           && list.get(1) instanceof Long start && list.get(2) instanceof Long end && list.get(4) instanceof Long epoch) {
         try {

@@ -94,7 +94,7 @@ final class Router implements Runnable {
     if (!search.leader.isEmpty()) {
       connect(core.stamps, search.leader, core.options.connections, now);
       connect(core.direct, search.leader, 1, now);
-      connect(core.above, search.leader, core.wantsAbove.get() ? 1 : 0, now);
+      connect(core.aside, search.leader, core.wantsAside.get() ? 1 : 0, now);
     }
     for (String addr : search.members()) {
       connect(core.ids, addr, core.wantsIds.get() ? 1 : 0, now);
@@ -138,12 +138,12 @@ final class Router implements Runnable {
 
   private boolean watch(Pool pool, long now) {
     List<Connection> connections = connections(pool);
-    long timeout = pool.took.timeout() + (pool.use == Use.ABOVE ? HELD_MAX : 0);
     boolean busy = pool.isWaiting();
     for (Connection cn : connections) {
       Batch batch = pool.pending(cn);
       if (batch != null) {
         busy = true;
+        long timeout = pool.took.timeout() + (batch.above.equals(Timestamp.ZERO) ? 0 : HELD_MAX);
         by(cn.since + timeout > now ? cn.since + timeout : now + TICK);
         if (now - cn.since >= timeout) {
           late(cn, timeout);
@@ -188,9 +188,10 @@ final class Router implements Runnable {
 
   /** The answer to a request is late. */
   private void late(Connection cn, long timeout) {
-    if (cn.pool().use == Use.ABOVE || cn.pool().use == Use.IDS) {
+    if (cn.pool().use == Use.ASIDE || cn.pool().use == Use.IDS) {
       giveUp(cn);
-    } else if (cn.wire.addr.equals(search.leader) && !search.suspected) {
+    }
+    if (cn.pool().use != Use.IDS && cn.wire.addr.equals(search.leader) && !search.suspected) {
       core.trouble.note(cn.wire.addr, new IOException("silent for " + timeout / Pauses.MS + " ms"));
       suspect(cn.wire.addr);
     }
@@ -281,7 +282,7 @@ final class Router implements Runnable {
   private static void dial(Core core, Pool pool, String addr) {
     Wire open = null;
     try {
-      Wire wire = Wire.open(core, Call.NEVER, addr, "PING");
+      Wire wire = Wire.open(core, addr, "PING");
       open = wire;
       if (!"PONG".equals(wire.ask(core)) || wire.in.hasMore()) {
         throw new ProtocolException("malformed answer to PING");
@@ -370,7 +371,7 @@ final class Router implements Runnable {
     Node n = search.node(cn.wire.addr);
     n.connections.remove(cn);
     Use use = cn.pool().use;
-    if (cn.givenUp && (use == Use.IDS || use == Use.ABOVE) || !cn.answered) {
+    if (cn.givenUp && (use == Use.IDS || use == Use.ASIDE) || !cn.answered) {
       failed(n, use, Pauses.RETRY);
     } else if (use != Use.IDS) {
       suspect(n.addr);
@@ -409,7 +410,7 @@ final class Router implements Runnable {
         }
       }
       if (open == null) {
-        open = Wire.open(core, Call.NEVER, addr, "CLUSTER", "SLOTS");
+        open = Wire.open(core, addr, "CLUSTER", "SLOTS");
         answer = open.ask(core);
       }
       view = Resp.view(answer, addr);
@@ -472,10 +473,6 @@ final class Router implements Runnable {
     }
   }
 
-  void reported(String addr, Exception why) {
-    reported(search.node(addr), why);
-  }
-
   /** Handles the outcome of an exchange. If all that can be reached are foreign, calls that are late say so. */
   private void reported(Node n, Exception why) {
     Outcome outcome = Outcome.OURS;
@@ -502,7 +499,7 @@ final class Router implements Runnable {
 
   /** Fails the calls that wait for connections which the nodes refuse to this client, until that has changed. */
   private void refuse() {
-    for (Pool pool : List.of(core.stamps, core.above, core.ids)) {
+    for (Pool pool : List.of(core.stamps, core.aside, core.ids)) {
       refuse(pool);
     }
   }

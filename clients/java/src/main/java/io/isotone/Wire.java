@@ -30,13 +30,9 @@ final class Wire {
   /** How long the latest question took, beginning with the authentication. */
   long took;
 
-  /** When conversations end, beside the dial timeout. */
-  private final long limit;
-
-  private Wire(Core core, long limit, String addr, SocketChannel channel) throws IOException {
+  private Wire(Core core, String addr, SocketChannel channel) throws IOException {
     this.addr = addr;
     this.channel = channel;
-    this.limit = limit;
     String host = addr.substring(0, addr.lastIndexOf(':')).replaceAll("^\\[|\\]$", "");
     InetSocketAddress at = new InetSocketAddress(host, Integer.parseInt(addr.substring(addr.lastIndexOf(':') + 1)));
     if (at.isUnresolved()) {
@@ -59,11 +55,11 @@ final class Wire {
    * Opens a connection within the dial timeout, and asks a question that is harmless in any cluster together with that
    * for the cluster. Returns once the node has answered that, so the answer to the question is the next one.
    */
-  static Wire open(Core core, long limit, String addr, String... question) throws IOException {
+  static Wire open(Core core, String addr, String... question) throws IOException {
     SocketChannel channel = SocketChannel.open();
-    return within(core, limit, channel, () -> {
+    return within(core, channel, () -> {
       try {
-        Wire wire = new Wire(core, limit, addr, channel);
+        Wire wire = new Wire(core, addr, channel);
         wire.greet(core, question);
         return wire;
       } catch (IOException | RuntimeException e) {
@@ -75,7 +71,7 @@ final class Wire {
 
   /** Asks a question, unless that is empty because it was sent already, and returns the answer. */
   Object ask(Core core, String... question) throws IOException {
-    return within(core, limit, channel, () -> {
+    return within(core, channel, () -> {
       if (question.length > 0) {
         write(Resp.command(question));
       }
@@ -88,8 +84,8 @@ final class Wire {
   }
 
   /** Has a conversation that is ended after the dial timeout. */
-  private static <T> T within(Core core, long limit, SocketChannel channel, Talk<T> talk) throws IOException {
-    try (Core.Guard guard = core.guard(channel, limit)) {
+  private static <T> T within(Core core, SocketChannel channel, Talk<T> talk) throws IOException {
+    try (Core.Guard guard = core.guard(channel)) {
       try {
         return talk.talk();
       } catch (IOException | RuntimeException e) {
