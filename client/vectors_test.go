@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/reply"
@@ -158,6 +159,30 @@ func TestVectors_Clusters(t *testing.T) {
 		}
 		if told != (v.Cluster != nil) || told && got != *v.Cluster {
 			t.Errorf("%s: %s, %v", v.About, id, told)
+		}
+	}
+}
+
+func TestVectors_QuotaPauses(t *testing.T) {
+	text, err := os.ReadFile("../conformance/vectors/backoff.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct {
+		Quota []struct {
+			RetryAfter         time.Duration `json:"retry_after_ms"`
+			Failures, Min, Max int
+		}
+	}
+	if err := json.Unmarshal(text, &v); err != nil || len(v.Quota) == 0 {
+		t.Fatal(err, "or there are no cases")
+	}
+	for _, c := range v.Quota {
+		for range 100 {
+			got := quotaPause(&isotone.Error{RetryAfter: c.RetryAfter * time.Millisecond}, c.Failures)
+			if got < time.Duration(c.Min)*time.Microsecond || got >= time.Duration(c.Max)*time.Microsecond {
+				t.Errorf("%+v: %v", c, got)
+			}
 		}
 	}
 }

@@ -31,35 +31,36 @@ const (
 
 // cli is the command line. Every subcommand is a struct with a Run method.
 type cli struct {
-	Serve      serveCmd      `cmd:"" help:"Run one node. Without any settings it is a complete oracle of one node."`
-	Dev        devCmd        `cmd:"" help:"Run three nodes on 127.0.0.1 in this process, to try things out."`
-	Demo       demoCmd       `cmd:"" help:"Show what Isotone does: kill leaders under load, for instance."`
-	Sim        simCmd        `cmd:"" help:"Simulate clusters under faults and check every promise."`
-	Bench      benchCmd      `cmd:"" help:"Load a cluster, measure it and check every answer."`
-	Proxy      proxyCmd      `cmd:"" help:"Forward HTTP requests or TCP connections to backends, or timestamps to a cluster."`
-	Timestamp  timestampCmd  `cmd:"" help:"Print timestamps of a running cluster."`
-	ID         idCmd         `cmd:"" name:"id" help:"Print Snowflake IDs of a running cluster."`
-	Decode     decodeCmd     `cmd:"" help:"Explain timestamps, IDs and cluster IDs."`
-	Status     statusCmd     `cmd:"" help:"Show the leader and every member of a running cluster."`
-	Ready      readyCmd      `cmd:"" help:"Succeed if a node is ready: for the health checks of containers and scripts."`
-	Drain      drainCmd      `cmd:"" help:"Stop a node gently: its clients go elsewhere, leadership moves, then it ends."`
-	Doctor     doctorCmd     `cmd:"" help:"Check the machine of a node, and a running cluster: what is wrong, and what to do."`
-	Member     memberCmd     `cmd:"" help:"List, add, promote, remove, replace and move the members of a running cluster."`
-	Worker     workerCmd     `cmd:"" help:"List the worker leases of a running cluster, and revoke one."`
-	Leader     leaderCmd     `cmd:"" help:"Show or transfer the leadership."`
-	Floor      floorCmd      `cmd:"" help:"Move the timestamps of a running cluster ahead."`
-	Init       initCmd       `cmd:"" help:"Permit the first start of a node with REQUIRE_DATA in an empty data directory."`
-	Backup     backupCmd     `cmd:"" help:"Write a backup of a running cluster, or of a stopped node."`
-	Restore    restoreCmd    `cmd:"" help:"Prepare an empty data directory to form a new cluster from a backup."`
-	Recover    recoverCmd    `cmd:"" help:"Make a new cluster of the data directory of the only node that is left."`
-	Cert       certCmd       `cmd:"" help:"Make the certificates of nodes and clients, and revoke them."`
-	User       userCmd       `cmd:"" help:"Make the hash of a user's secret, and check a list of users."`
-	Upgrade    upgradeCmd    `cmd:"" help:"Show or finalize the upgrade of a cluster to a newer version."`
-	Stats      statsCmd      `cmd:"" help:"Analyse request logs: what requests cost, and how many workers a core can keep busy."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
-	Completion completionCmd `cmd:"" help:"Print a script that has bash, zsh or fish complete command lines."`
-	Complete   completeCmd   `cmd:"" hidden:"" help:"For these scripts: print what may follow."`
-	Man        manCmd        `cmd:"" hidden:"" help:"Write the manual pages."`
+	Serve       serveCmd       `cmd:"" help:"Run one node. Without any settings it is a complete oracle of one node."`
+	Dev         devCmd         `cmd:"" help:"Run three nodes on 127.0.0.1 in this process, to try things out."`
+	Demo        demoCmd        `cmd:"" help:"Show what Isotone does: kill leaders under load, for instance."`
+	Sim         simCmd         `cmd:"" help:"Simulate clusters under faults and check every promise."`
+	Bench       benchCmd       `cmd:"" help:"Load a cluster, measure it and check every answer."`
+	Proxy       proxyCmd       `cmd:"" help:"Forward HTTP requests or TCP connections to backends, or timestamps to a cluster."`
+	Conformance conformanceCmd `cmd:"" help:"Check that a client, in any language, keeps the rules of clients."`
+	Timestamp   timestampCmd   `cmd:"" help:"Print timestamps of a running cluster."`
+	ID          idCmd          `cmd:"" name:"id" help:"Print Snowflake IDs of a running cluster."`
+	Decode      decodeCmd      `cmd:"" help:"Explain timestamps, IDs and cluster IDs."`
+	Status      statusCmd      `cmd:"" help:"Show the leader and every member of a running cluster."`
+	Ready       readyCmd       `cmd:"" help:"Succeed if a node is ready: for the health checks of containers and scripts."`
+	Drain       drainCmd       `cmd:"" help:"Stop a node gently: its clients go elsewhere, leadership moves, then it ends."`
+	Doctor      doctorCmd      `cmd:"" help:"Check the machine of a node, and a running cluster: what is wrong, and what to do."`
+	Member      memberCmd      `cmd:"" help:"List, add, promote, remove, replace and move the members of a running cluster."`
+	Worker      workerCmd      `cmd:"" help:"List the worker leases of a running cluster, and revoke one."`
+	Leader      leaderCmd      `cmd:"" help:"Show or transfer the leadership."`
+	Floor       floorCmd       `cmd:"" help:"Move the timestamps of a running cluster ahead."`
+	Init        initCmd        `cmd:"" help:"Permit the first start of a node with REQUIRE_DATA in an empty data directory."`
+	Backup      backupCmd      `cmd:"" help:"Write a backup of a running cluster, or of a stopped node."`
+	Restore     restoreCmd     `cmd:"" help:"Prepare an empty data directory to form a new cluster from a backup."`
+	Recover     recoverCmd     `cmd:"" help:"Make a new cluster of the data directory of the only node that is left."`
+	Cert        certCmd        `cmd:"" help:"Make the certificates of nodes and clients, and revoke them."`
+	User        userCmd        `cmd:"" help:"Make the hash of a user's secret, and check a list of users."`
+	Upgrade     upgradeCmd     `cmd:"" help:"Show or finalize the upgrade of a cluster to a newer version."`
+	Stats       statsCmd       `cmd:"" help:"Analyse request logs: what requests cost, and how many workers a core can keep busy."`
+	Version     versionCmd     `cmd:"" help:"Print the version."`
+	Completion  completionCmd  `cmd:"" help:"Print a script that has bash, zsh or fish complete command lines."`
+	Complete    completeCmd    `cmd:"" hidden:"" help:"For these scripts: print what may follow."`
+	Man         manCmd         `cmd:"" hidden:"" help:"Write the manual pages."`
 }
 
 // console is the standard output and error of a subcommand.

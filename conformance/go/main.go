@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,7 +132,7 @@ func codeOf(err error) string {
 func (d *driver) do(ctx context.Context, c *conformance.Command) (r conformance.Result, err error) {
 	switch c.Do {
 	case "hello":
-		return conformance.Result{Protocol: conformance.ProtocolVersion, Client: "isotone-go", Features: features}, nil
+		return conformance.Result{Protocol: conformance.ProtocolVersion, Client: "isotone-go", Version: version(), Features: features}, nil
 	case "sync":
 		return r, nil
 	case "new":
@@ -162,6 +163,12 @@ func (d *driver) do(ctx context.Context, c *conformance.Command) (r conformance.
 		return d.generate(ctx, c)
 	}
 	return r, fmt.Errorf("%w: the command %q", errUnsupported, c.Do)
+}
+
+// version returns that of the module.
+func version() string {
+	info, _ := debug.ReadBuildInfo()
+	return info.Main.Version
 }
 
 // find returns what has a name, or nil.

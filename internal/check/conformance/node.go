@@ -33,15 +33,14 @@ type node struct {
 // conn is a connection to a node.
 type conn struct {
 	net.Conn
-	node *node
-	name string
-	// begun says what came on the connection: authentication, the check of the cluster.
-	authenticated, told, checked bool
-	user                         string
-	resp3                        bool
-	answered                     bool // a request for timestamps
-	over                         bool
-	floor                        isotone.Timestamp
+	node                   *node
+	name                   string
+	authenticated, checked bool // what came on the connection: credentials, the check of the cluster
+	user                   string
+	resp3                  bool
+	answered               bool // a request for timestamps
+	over                   bool
+	floor                  isotone.Timestamp
 }
 
 // request is a command that a node has received.
@@ -141,13 +140,6 @@ func (n *node) stop() {
 func (n *node) restart() {
 	n.stop()
 	n.start()
-}
-
-// cut ends all connections.
-func (n *node) cut() {
-	n.s.mu.Lock()
-	defer n.s.mu.Unlock()
-	n.endAll()
 }
 
 func (n *node) endAll() {

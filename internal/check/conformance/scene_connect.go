@@ -215,6 +215,7 @@ var clusters = []Scenario{
 		s.nodes[0].cluster = ""
 		c, made := s.make(callDeadline)
 		s.nodes[0].awaitChecks(3)
+		s.check(made.ended() == 0, "C16", "a client was made of a node that does not know its cluster")
 		s.change("the cluster is formed", func() { s.nodes[0].cluster = clusterID })
 		made.want("C16")
 		c.timestamp("C16")

@@ -227,15 +227,9 @@ var generators = []Scenario{
 		g.next("C56", 3)
 		s.lead(-1)
 		s.nodes[0].awaitGot("WORKER LEASE", 2)
-		call := g.do("next", 5)
-		for call.ended() == 0 {
+		for time.Now().UnixMilli() < s.lastEnd()+500 {
+			g.do("next", 5, within(short)).wait()
 			s.breathe()
-			if time.Now().UnixMilli() > s.lastEnd()+500 {
-				break
-			}
-			if call.ended() != 0 {
-				call = g.do("next", 5)
-			}
 		}
 		s.lead(0)
 		g.next("C57", 5)

@@ -1,0 +1,156 @@
+//go:build mutants
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/check/conformance"
+)
+
+// mutant is a deliberate bug of the Go client, and a scenario that notices it: what stands in a file once is replaced. So
+// the client itself has no trace of it.
+type mutant struct {
+	name, file, old, bug string
+	scenario             string
+}
+
+var mutants = []mutant{
+	{"no floor is kept", "internal/core/search/floor.go", "first.Compare(sent) <= 0 && ", "false && ", "an-answer-out-of-order-timestamp"},
+	{"no floor is carried", "internal/core/search/floor.go", "answered && above == (isotone.Timestamp{})", "above == (isotone.Timestamp{})", "floor-on-new-connections-timestamp"},
+	{"the floor is carried once, though the node refused", "client/conn.go", "	floor := search.Carried(b.floor, b.above, cn.answered.Load())\n", "	floor := search.Carried(b.floor, b.above, cn.answered.Swap(true))\n", "floor-until-an-answer"},
+	{"the floor of a range is its first", "client/floor.go", "f.Raise(sent, first, last)", "f.Raise(sent, first, first)", "floor-of-a-range-is-its-last"},
+	{"the floor of the options is ignored", "client/client.go", "	c.floor.Last = o.Floor\n", "", "floor-of-the-options"},
+	{"the floor of a call is ignored", "client/pool.go", "	b.above, b.trace = floor, p.client.traceparent(ctx)\n", "	b.trace = p.client.traceparent(ctx)\n", "floor-of-a-call"},
+	{"an answer below the floor of its call is used", "client/floor.go", "b.above == (isotone.Timestamp{}) || b.above.Before(b.first)", "true", "an-answer-that-is-not-above-the-floor-of-a-call"},
+	{"rejected answers are not reported", "client/cluster.go", "c.opt.Hooks.Rejected != nil", "false", "rejected-nodes-are-reported"},
+	{"what is final is repeated", "client/conn.go", "	case !transient(refusal.Code):\n		cn.pauses = 0\n		p.put(cn)\n		b.finish(refusal)\n", "	case !transient(refusal.Code) && refusal.Code == \"\":\n", "final-err-unknown-command-timestamp"},
+	{"what may pass is final", "client/exchange.go", "isotone.CodeNoLeader, isotone.CodeOverloaded,", "isotone.CodeNoLeader,", "retried-tryagain-too-many-requests-are-waiting-timestamp"},
+	{"an election is final", "client/exchange.go", "isotone.CodeNotLeader, isotone.CodeNoLeader,", "isotone.CodeNotLeader,", "retried-clusterdown-no-leader-is-known-timestamp"},
+	{"half a timestamp is one", "client/answer.go", "		if complete || err != nil {\n			return ts, err\n", "		if err != nil && len(text) > 5 {\n			_, _ = r.Discard(len(text))\n			return isotone.Timestamp{Time: 1 << 63}, nil\n		}\n		if complete || err != nil {\n			return ts, err\n", "cut-off-half-a-timestamp"},
+	{"a second answer is for the next request", "client/conn.go", secondAnswer, strings.NewReplacer("return errUnexpected", "time.Sleep(time.Millisecond)\ncontinue", "return errExtra", "").Replace(secondAnswer), "two-answers-to-one-request-timestamps"},
+	{"a second answer is for the next direct call", "client/direct.go", "|| cn.read.Buffered() > 0 {\n		p.discard", "{\n		p.discard", "two-answers-to-one-request-timestamp"},
+	{"too few IDs are enough", "client/answer.go", "|| uint64(n) != count {", "{\n		return nil, reply.Malformed(\"IDs\")\n	} else if count = uint64(n); false {", "malformed-too-few-ids"},
+	{"the last of a range need not exist", "client/answer.go", "b.count()-1 > math.MaxUint64-b.first.Index", "false && b.count() > math.MaxUint64", "malformed-the-last-of-a-range-must-exist"},
+	{"numbers are rounded as doubles are", "client/answer.go", "	return snowflake.ID(n), nil\n", "	return snowflake.ID(float64(n)), nil\n", "ids-of-63-bits"},
+	{"the count is ignored", "client/batch.go", "	b.line = appendRequest(b.buf[:0], b.kind, countOf(state))\n", "	b.line = appendRequest(b.buf[:0], b.kind, 1)\n", "count-timestamps-262144"},
+	{"calls of a request get the same numbers", "client/batch.go", "			return b, countOf(state), result\n", "			return b, 0, result\n", "calls-share-requests"},
+	{"the mode is ignored", "client/request.go", "	case kindLease, kind64 + kindLease:\n		return \"$5\\r\\nLEASE\\r\\n\"\n", "", "read-modes-timestamp"},
+	{"calls get answers from before", "client/direct.go", "	line := cn.line(b)\n", "	if kept := cn.own.first; cn.answered.Load() && b.above == kept {\n		return kept, true, nil\n	} else if cn.answered.Load() {\n		b.above, b.first.Index = isotone.Timestamp{}, kept.Index+1\n		p.put(cn)\n		return b.first, true, nil\n	}\n	line := cn.line(b)\n", "one-after-the-other"},
+	{"deadlines are ignored", "client/pool.go", "	case <-b.done:\n		return b.err\n	case <-done:\n	}\n	if owns", "	case <-b.done:\n		return b.err\n	}\n	if owns", "a-missed-deadline-timestamps"},
+	{"deadlines come early", "client/pool.go", "	done := ctx.Done()\n	if done == nil {", "	early, cancel := context.WithTimeout(ctx, time.Second/10)\n	defer cancel()\n	ctx = early\n	done := ctx.Done()\n	if done == nil {", "a-missed-deadline-timestamps"},
+	{"each attempt has the deadline anew", "client/exchange.go", "	ctx, cancel := context.WithCancel(ctx)\n	defer cancel()\n	defer context", "	end, _ := ctx.Deadline()\n	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Hour+time.Until(end))\n	defer cancel()\n	defer context", "a-lease-of-another-cluster"},
+	{"errors name no nodes", "client/trouble.go", "	list := slices.Clone(t.list)\n", "	list := slices.Clone(t.list[:0])\n", "a-missed-deadline-names-the-nodes"},
+	{"a canceled call ends the others", "client/pool.go", "	b.leave()\n	return p.timeoutError(ctx)\n", "	b.leave()\n	p.fail(p.timeoutError(ctx))\n	return p.timeoutError(ctx)\n", "a-canceled-call-ends-alone"},
+	{"a closed client keeps its connections", "client/router_conn.go", "func (r *router) closeAll() {\n", "func (r *router) closeAll() {\n	return\n", "a-client-is-closed"},
+	{"any number of calls may wait", "client/batch.go", "callsOf(state) >= q.callsMax", "false", "more-calls-than-may-wait"},
+	{"the cluster is not pinned", "client/cluster.go", "pin := c.Cluster(); pin != id", "pin := c.Cluster(); pin != id && pin == 0", "a-leader-that-comes-back-as-another-cluster"},
+	{"each connection pins its cluster", "client/cluster.go", "	if c.pin.CompareAndSwap(0, uint64(id)) {\n", "	if c.pin.Store(uint64(id)); true {\n", "a-leader-that-comes-back-as-another-cluster"},
+	{"the cluster of the options is ignored", "client/client.go", "	c.pin.Store(uint64(o.Cluster))\n", "", "only-foreign-nodes-options"},
+	{"a node without a cluster serves", "client/cluster.go", "		return isotone.Errorf(isotone.CodeNoLeader, \"the node does not know its cluster yet\")\n", "		return nil\n", "a-node-that-does-not-know-its-cluster"},
+	{"MOVED is ignored", "internal/core/search/search.go", "from != s.leader || leader == from ||", "true ||", "moved-is-followed-timestamps"},
+	{"redirects are not paced", "internal/core/search/search.go", "s.moves > MovesMax &&", "false &&", "nodes-that-redirect-to-each-other"},
+	{"members are not learned", "internal/core/search/search.go", "	s.members = mutant.Pick(mutant.ForgetMembers, nil, list)\n", "	s.members = nil\n", "members-are-learned"},
+	{"a silent leader is trusted", "client/router.go", "	if cn.addr == r.search.Leader() {\n		r.c.trouble", "	if false {\n		r.c.trouble", "a-silent-leader"},
+	{"requests are not paced", "client/conn.go", "	timer := time.NewTimer(d)\n", "	timer := time.NewTimer(0)\n", "requests-are-paced"},
+	{"the pause of a quota is ignored", "client/backoff.go", "	pause := min(refusal.RetryAfter, quotaPauseMax)\n", "	pause := min(refusal.RetryAfter/4, quotaPauseMax)\n", "quota-pause-timestamps"},
+	{"a quota is a missed deadline", "client/client.go", "	if quota != nil {\n", "	if false {\n", "quota-until-the-deadline"},
+	{"searches are not paced", "internal/core/search/dial.go", "	return pause/2 + j(pause)\n", "	return pause / 64\n", "questions-are-paced"},
+	{"IDs come from the leader only", "client/router.go", "		for _, addr := range r.search.Members() {\n", "		for _, addr := range []string{leader} {\n", "ids-without-a-leader"},
+	{"credentials are sent once", "client/credentials.go", "	if c.opt.Credentials == nil {\n", "	if c.opt.Credentials == nil || c.Cluster() != 0 {\n", "credentials-come-first"},
+	{"credentials are asked for once", "client/options.go", "	if o.TLS != nil {\n		o.TLS = ", "	if ask := o.Credentials; ask != nil {\n		first, err := ask(context.Background())\n		o.Credentials = func(context.Context) (Credentials, error) { return first, err }\n	}\n	if o.TLS != nil {\n		o.TLS = ", "credentials-that-change"},
+	{"credentials that a node has forgotten are refused", "client/conn.go", "		if cn.forgotten(refusal) {\n", "		if false {\n", "credentials-that-a-node-forgets"},
+	{"the secret is sent in plaintext", "client/credentials.go", "c.opt.TLS == nil && leavesMachine(conn)", "false", "no-secret-leaves-the-machine-without-tls"},
+	{"an answer to AUTH is repeated in errors", "client/credentials.go", "isotone.CodeUnauthorized, \"the node does not answer AUTH with OK\"", "isotone.CodeUnauthorized, \"%s\", v.Text", "an-answer-to-auth-from-something-else"},
+	{"certificates are not verified", "client/options.go", "		o.TLS = o.TLS.Clone()\n", "		o.TLS = o.TLS.Clone()\n		o.TLS.InsecureSkipVerify = true\n", "tls-of-another-authority"},
+	{"a lease has no end", "client/generator.go", "Lease: got.lease, AheadMax", "Lease: snowflake.Lease{Start: got.lease.Start, End: got.lease.End + 1<<30}, AheadMax", "a-lease-that-cannot-be-renewed"},
+	{"each renewal has a session of its own", "client/generator.go", "	command := []string{\"WORKER\", \"LEASE\", g.session,", "	g.session = newSession()\n	command := []string{\"WORKER\", \"LEASE\", g.session,", "a-lease-is-renewed"},
+	{"a revoked session is kept", "client/generator.go", "	if last != \"\" && errors.Is(err, isotone.ErrNoWorker) {\n", "	if false {\n", "a-renewal-without-a-free-worker"},
+	{"a lease is not released", "client/generator.go", "		err = g.release(ctx, g.grant, used)\n", "		_, _ = ctx, used\n", "a-generator-is-closed"},
+	{"a lease is released from its beginning", "client/generator.go", "strconv.FormatInt(used, 10))", "strconv.FormatInt(min(used, of.lease.Start), 10))", "a-generator-is-closed"},
+	{"a clock that goes back is waited for", "client/generator.go", "	if err == nil || g.opt.Fixed {\n", "	if true {\n", "a-clock-that-goes-back"},
+}
+
+// secondAnswer is where the client looks whether an answer is the only one.
+const secondAnswer = `		if b == nil {
+			return errUnexpected
+		}
+		err := readAnswer(cn.read, b)
+		refusal, refused := err.(*isotone.Error)
+		if err != nil && !refused {
+			return err
+		}
+		if cn.read.Buffered() > 0 {
+			// It would be taken for the answer to the next request.
+			return errExtra
+		}
+`
+
+// patience is short: none of the client's own times is longer. A mutant that is slow only, and fails for that, is another bug.
+const patience = 8 * time.Second
+
+// TestMutants_AreNoticed: each bug makes its scenario fail.
+func TestMutants_AreNoticed(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			driver := m.build(t, root)
+			list, err := conformance.Select(m.scenario)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := conformance.Run(t.Context(), conformance.Suite{Driver: []string{driver}, Scenarios: list, Patience: patience})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := report.Outcomes[0]
+			t.Log(o.Took, o.Faults, o.Skipped)
+			if o.Passed {
+				t.Errorf("%s does not notice that %s", m.scenario, m.name)
+			}
+		})
+	}
+}
+
+// build makes a driver with the bug.
+func (m mutant) build(t *testing.T, root string) string {
+	t.Helper()
+	path := filepath.Join(root, filepath.FromSlash(m.file))
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), m.old); n != 1 {
+		t.Fatalf("%s has %q %d times, want once: adapt the mutant", m.file, m.old, n)
+	}
+	dir := t.TempDir()
+	replaced, overlay, driver := filepath.Join(dir, "bug.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "driver.exe")
+	files, err := json.Marshal(map[string]map[string]string{"Replace": {path: replaced}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, replaced, strings.Replace(string(text), m.old, m.bug, 1))
+	write(t, overlay, string(files))
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", driver, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return driver
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
