@@ -94,7 +94,7 @@ final class IdSource {
   }
 
   /** Moves the end of the lease, unless it is later already. */
-  final synchronized void extend(long to) {
+  synchronized void extend(long to) {
     if (to > end) {
       end = to;
       limit = to <= layout.epoch() ? 0 : numberOf(Math.min(to - layout.epoch(), layout.timeMax() + 1));

@@ -46,8 +46,8 @@ public record Layout(int timeBits, int datacenterBits, int workerBits, int seque
     String[] parts = text.split("/");
     int last = parts.length - 1;
     int datacenter = last == 3 ? Integer.parseInt(parts[1]) : 0;
-    return new Layout(
-        Integer.parseInt(parts[0]), datacenter, Integer.parseInt(parts[last - 1]), Integer.parseInt(parts[last]), epoch);
+    int worker = Integer.parseInt(parts[last - 1]);
+    return new Layout(Integer.parseInt(parts[0]), datacenter, worker, Integer.parseInt(parts[last]), epoch);
   }
 
   /**

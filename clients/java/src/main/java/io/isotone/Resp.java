@@ -372,7 +372,8 @@ final class Resp {
         return null;
       }
       if (value instanceof List<?> list && list.size() == 5 && list.get(0) instanceof Long worker
-          && list.get(1) instanceof Long start && list.get(2) instanceof Long end && list.get(4) instanceof Long epoch) {
+          && list.get(1) instanceof Long start && list.get(2) instanceof Long end
+          && list.get(4) instanceof Long epoch) {
         try {
           Layout layout = Layout.parse(text(list.get(3)), epoch);
           if (worker >= 0 && worker < layout.workers() && start >= 0 && start < end

@@ -157,7 +157,7 @@ final class Wire {
     }
   }
 
-  /** Returns an exception for errors of calls; one that says that the node refuses the client is an IsotoneException. */
+  /** Returns an exception for errors of calls: an IsotoneException if the node refuses the client. */
   private static IOException readable(Exception e) {
     if (e instanceof IsotoneException refusal) {
       throw refusal;

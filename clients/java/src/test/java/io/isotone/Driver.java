@@ -24,8 +24,8 @@ import java.util.concurrent.atomic.AtomicLong;
 
 /** The driver of this client for the conformance kit; conformance/README.md describes drivers. */
 final class Driver {
-  private static final String[] FEATURES = {"connections", "queue_max", "credentials", "tls", "client_certificate",
-    "above", "lazy", "events", "generator", "generator_clock"};
+  private static final String[] FEATURES =
+      "connections queue_max credentials tls client_certificate above lazy events generator generator_clock".split(" ");
 
   private record Driven(IsotoneClient client, Calls calls) {}
 
@@ -175,7 +175,8 @@ final class Driver {
     if (in.has("tls")) {
       JsonObject tls = in.getAsJsonObject("tls");
       options.serverName(text(tls, "server_name")).tls(
-          tls.has("cert") ? Tls.context(text(tls, "ca"), text(tls, "cert"), text(tls, "key")) : Tls.trusting(text(tls, "ca")));
+          tls.has("cert") ? Tls.context(text(tls, "ca"), text(tls, "cert"), text(tls, "key"))
+              : Tls.trusting(text(tls, "ca")));
     }
     IsotoneClient client = IsotoneClient.open(options);
     clients.put(name, new Driven(client, client));
