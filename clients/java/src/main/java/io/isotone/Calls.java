@@ -37,12 +37,7 @@ public class Calls {
     this.timeout = timeout.compareTo(Duration.ofDays(365)) > 0 ? Call.NEVER : Math.max(timeout.toNanos(), 1);
   }
 
-  /**
-   * Returns calls in a read mode.
-   *
-   * @param other the read mode
-   * @return calls
-   */
+  /** Returns calls in a read mode. */
   public Calls in(ReadMode other) {
     return new Calls(core, other, above, Duration.ofNanos(timeout));
   }
@@ -51,20 +46,12 @@ public class Calls {
    * Returns calls for timestamps above a floor that the client has not received itself but, for instance, on behalf of
    * another one. Each is a request of its own. It fails with {@code REGRESSED} if the cluster may not raise itself so
    * far.
-   *
-   * @param floor the floor
-   * @return calls
    */
   public Calls above(Timestamp floor) {
     return new Calls(core, mode, floor, Duration.ofNanos(timeout));
   }
 
-  /**
-   * Returns calls that fail with {@code DEADLINE_EXCEEDED} after a time.
-   *
-   * @param other the time
-   * @return calls
-   */
+  /** Returns calls that fail with {@code DEADLINE_EXCEEDED} after a time. */
   public Calls within(Duration other) {
     return new Calls(core, mode, above, other);
   }
@@ -79,22 +66,12 @@ public class Calls {
     return stamps(false, 1, STAMP);
   }
 
-  /**
-   * Requests consecutive timestamps.
-   *
-   * @param count 1 to 2^32
-   * @return the timestamps
-   */
+  /** Returns consecutive timestamps, 1 to 2^32. */
   public Timestamp.Range timestamps(long count) {
     return stamps(false, count, RANGE).await();
   }
 
-  /**
-   * Requests consecutive timestamps.
-   *
-   * @param count 1 to 2^32
-   * @return the timestamps, later
-   */
+  /** Returns consecutive timestamps, later. */
   public CompletableFuture<Timestamp.Range> timestampsAsync(long count) {
     return stamps(false, count, RANGE);
   }
@@ -109,22 +86,12 @@ public class Calls {
     return stamps(true, 1, STAMP64);
   }
 
-  /**
-   * Requests consecutive timestamps of 64 bits.
-   *
-   * @param count 1 to 2^18
-   * @return the timestamps
-   */
+  /** Returns consecutive timestamps of 64 bits, 1 to 2^18. */
   public Timestamp64.Range timestamps64(long count) {
     return stamps(true, count, RANGE64).await();
   }
 
-  /**
-   * Requests consecutive timestamps of 64 bits.
-   *
-   * @param count 1 to 2^18
-   * @return the timestamps, later
-   */
+  /** Returns consecutive timestamps of 64 bits, later. */
   public CompletableFuture<Timestamp64.Range> timestamps64Async(long count) {
     return stamps(true, count, RANGE64);
   }
@@ -139,12 +106,7 @@ public class Calls {
     return ids(1, ID);
   }
 
-  /**
-   * Requests IDs, possibly from several members.
-   *
-   * @param count 1 to 65536
-   * @return the IDs
-   */
+  /** Returns IDs, 1 to 65536, possibly from several members. */
   public long[] ids(int count) {
     LongStream all = LongStream.empty();
     for (Call<long[]> part : parts(count)) {
@@ -153,12 +115,7 @@ public class Calls {
     return all.toArray();
   }
 
-  /**
-   * Requests IDs, possibly from several members.
-   *
-   * @param count 1 to 65536
-   * @return the IDs, later
-   */
+  /** Returns IDs, later. */
   public CompletableFuture<long[]> idsAsync(int count) {
     List<Call<long[]>> parts = parts(count);
     CompletableFuture<long[]> all = parts.get(0);

@@ -9,12 +9,7 @@ import io.isotone.IsotoneException.Code;
  * @param secret 1 to 256 bytes
  */
 public record Credentials(String user, String secret) {
-  /**
-   * Checks the name and the secret.
-   *
-   * @param user the name
-   * @param secret the secret
-   */
+  /** Checks the parts. */
   public Credentials {
     if (!user.matches("[A-Za-z0-9._-]{1,64}")) {
       throw IsotoneException.invalid("credentials: want a name of 1 to 64 letters, digits, '.', '_' and '-'");

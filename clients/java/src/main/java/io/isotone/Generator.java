@@ -46,56 +46,33 @@ public final class Generator implements AutoCloseable {
     private Duration timeout = Duration.ofSeconds(10);
 
     /**
-     * Sets the length of leases: a process that was killed blocks its worker for so long, and IDs are made for at least
-     * two thirds of it while no node can be reached.
-     *
-     * @param length 100 ms to 1 h, by default 30 s
-     * @return this
+     * Sets the length of leases, 100 ms to 1 h: a process that was killed blocks its worker for so long, and IDs are
+     * made for at least two thirds of it while no node can be reached. Default: 30 s.
      */
     public Options lease(Duration length) {
       lease = length;
       return this;
     }
 
-    /**
-     * Wants this worker and no other one.
-     *
-     * @param fixed the worker; the lowest quarter is for nodes
-     * @return this
-     */
+    /** Wants this worker and no other one. The lowest quarter of the workers is for nodes. */
     public Options worker(int fixed) {
       worker = fixed;
       return this;
     }
 
-    /**
-     * Sets the clock of the IDs.
-     *
-     * @param millis returns unix milliseconds
-     * @return this
-     */
+    /** Sets the clock of the IDs, in unix milliseconds. */
     public Options clock(LongSupplier millis) {
       clock = millis;
       return this;
     }
 
-    /**
-     * Bounds how far IDs may be ahead of the clock.
-     *
-     * @param most up to 1 h, by default 1 s
-     * @return this
-     */
+    /** Bounds how far IDs may be ahead of the clock, up to 1 h. Default: 1 s. */
     public Options aheadMax(Duration most) {
       aheadMax = most;
       return this;
     }
 
-    /**
-     * Bounds the wait for the first lease, and that of {@link Generator#next()}.
-     *
-     * @param most by default 10 s
-     * @return this
-     */
+    /** Bounds the wait for the first lease, and that of {@link Generator#next()}. Default: 10 s. */
     public Options timeout(Duration most) {
       timeout = most;
       return this;
@@ -129,12 +106,9 @@ public final class Generator implements AutoCloseable {
   }
 
   /**
-   * Makes consecutive IDs: the sequence counts up, and on into the next millisecond. Waits while the layout allows no
-   * more, while the lease has ended, and while another worker is leased because the clock went back.
-   *
-   * @param count how many
-   * @param timeout how long to wait at most
-   * @return the IDs
+   * Makes consecutive IDs: the sequence counts up, and on into the next millisecond. Waits, at most for the timeout,
+   * while the layout allows no more, while the lease has ended, and while another worker is leased because the clock
+   * went back.
    */
   public long[] next(int count, Duration timeout) {
     long[] ids = new long[count];
@@ -152,12 +126,7 @@ public final class Generator implements AutoCloseable {
     }
   }
 
-  /**
-   * Makes consecutive IDs without waiting, or uses none up.
-   *
-   * @param count how many
-   * @return the IDs
-   */
+  /** Makes consecutive IDs without waiting, or uses none up. */
   public long[] tryNext(int count) {
     long[] ids = new long[count];
     Refusal refusal = take(source, ids);

@@ -16,21 +16,14 @@ public final class IsotoneClient extends Calls implements AutoCloseable {
     super(core, core.options.mode, Timestamp.ZERO, core.options.timeout);
   }
 
-  /**
-   * Makes a client with default options.
-   *
-   * @param addrs addresses of nodes, {@code host:port}
-   * @return the client
-   */
+  /** Makes a client with default options, of the cluster with nodes at these addresses, {@code host:port}. */
   public static IsotoneClient connect(String... addrs) {
     return open(Options.of(addrs));
   }
 
   /**
-   * Makes a client, and waits until a leader is connected. It fails as calls do.
-   *
-   * @param options its options, which must not be changed any more
-   * @return the client
+   * Makes a client, and waits until a leader is connected. It fails as calls do. The options must not be changed any
+   * more.
    */
   public static IsotoneClient open(Options options) {
     options.validate();
@@ -61,12 +54,7 @@ public final class IsotoneClient extends Calls implements AutoCloseable {
     return core.cluster();
   }
 
-  /**
-   * Leases a worker, with which IDs are made in this process without a request for each.
-   *
-   * @param options the options of the generator
-   * @return the generator; close it before the client
-   */
+  /** Leases a worker, with which IDs are made in this process. Close the generator before the client. */
   public Generator generator(Generator.Options options) {
     return Generator.open(core, options);
   }

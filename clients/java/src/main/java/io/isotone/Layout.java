@@ -14,15 +14,7 @@ public record Layout(int timeBits, int datacenterBits, int workerBits, int seque
   /** The layout of Twitter's Snowflake, the default of clusters. */
   public static final Layout TWITTER = new Layout(41, 5, 5, 12, 1288834974657L);
 
-  /**
-   * Checks the parts.
-   *
-   * @param timeBits at least 1
-   * @param datacenterBits with workerBits at most 30
-   * @param workerBits with datacenterBits at most 30
-   * @param sequenceBits may be 0
-   * @param epoch the unix millisecond of IDs with time 0
-   */
+  /** Checks the parts. */
   public Layout {
     boolean fits = timeBits + datacenterBits + workerBits + sequenceBits == 63 && timeBits > 0;
     if (!fits || datacenterBits + workerBits > 30 || epoch < 0 || epoch > Long.MAX_VALUE - ((1L << timeBits) - 1)) {
@@ -32,12 +24,8 @@ public record Layout(int timeBits, int datacenterBits, int workerBits, int seque
   }
 
   /**
-   * Reads a layout such as {@code 41/5/5/12}, or {@code 41/10/12} without datacenters.
-   *
-   * @param text the bits of time, datacenter, worker and sequence
-   * @param epoch the unix millisecond of IDs with time 0
-   * @return the layout
-   * @throws IsotoneException with {@code INVALID_ARGUMENT}
+   * Reads a layout such as {@code 41/5/5/12}, bits of time, datacenter, worker and sequence, or {@code 41/10/12}
+   * without datacenters. All other texts fail with {@code INVALID_ARGUMENT}.
    */
   public static Layout parse(String text, long epoch) {
     if (!text.matches("(0|[1-9][0-9]?)(/(0|[1-9][0-9]?)){2,3}")) {
@@ -50,52 +38,27 @@ public record Layout(int timeBits, int datacenterBits, int workerBits, int seque
     return new Layout(Integer.parseInt(parts[0]), datacenter, worker, Integer.parseInt(parts[last]), epoch);
   }
 
-  /**
-   * Returns the time of an ID.
-   *
-   * @param id the ID
-   * @return its unix millisecond
-   */
+  /** Returns the unix millisecond of an ID. */
   public long millis(long id) {
     return epoch + (id >>> datacenterBits + workerBits + sequenceBits);
   }
 
-  /**
-   * Returns the worker of an ID.
-   *
-   * @param id the ID
-   * @return datacenter and worker together
-   */
+  /** Returns the worker of an ID, datacenter and worker together. */
   public int worker(long id) {
     return (int) (id >>> sequenceBits & workers() - 1);
   }
 
-  /**
-   * Returns the datacenter of an ID.
-   *
-   * @param id the ID
-   * @return its datacenter
-   */
+  /** Returns the datacenter of an ID. */
   public int datacenter(long id) {
     return worker(id) >>> workerBits;
   }
 
-  /**
-   * Returns the worker of an ID without the datacenter.
-   *
-   * @param id the ID
-   * @return its worker within the datacenter
-   */
+  /** Returns the worker of an ID without the datacenter. */
   public int inDatacenter(long id) {
     return worker(id) & (1 << workerBits) - 1;
   }
 
-  /**
-   * Returns the sequence of an ID.
-   *
-   * @param id the ID
-   * @return its number within the millisecond
-   */
+  /** Returns the number of an ID within its millisecond. */
   public long sequence(long id) {
     return id & (1L << sequenceBits) - 1;
   }

@@ -31,141 +31,94 @@ public final class Options {
   }
 
   /**
-   * Begins with addresses of nodes. One that is reachable is enough: the client learns the others.
-   *
-   * @param addrs 1 to 64 of {@code host:port}
-   * @return options
+   * Begins with 1 to 64 addresses of nodes, {@code host:port}. One that is reachable is enough: the client learns the
+   * others.
    */
   public static Options of(String... addrs) {
     return new Options(List.of(addrs));
   }
 
-  /**
-   * Pins the cluster: no node of another one is used. Default: the first that a node reports.
-   *
-   * @param id 16 hexadecimal digits
-   * @return this
-   */
+  /** Pins the cluster, by an ID of 16 hexadecimal digits. Default: the first that a node reports. */
   public Options cluster(String id) {
     cluster = id;
     return this;
   }
 
   /**
-   * Sets the largest timestamp that is known from before, for instance stored by an earlier process.
-   *
-   * @param last all timestamps will be larger
-   * @return this
+   * Sets the largest timestamp that is known from before, for instance stored by an earlier process: all will be
+   * larger.
    */
   public Options floor(Timestamp last) {
     floor = last;
     return this;
   }
 
-  /**
-   * Sets the read mode of calls that name none.
-   *
-   * @param mode the read mode
-   * @return this
-   */
+  /** Sets the read mode of calls that name none. */
   public Options mode(ReadMode mode) {
     this.mode = mode;
     return this;
   }
 
   /**
-   * Sets how many requests for timestamps may be under way at once.
-   *
-   * @param count connections to the leader, 1 to 64, by default 1, beside one for single blocking calls
-   * @return this
+   * Sets how many connections to the leader there are, 1 to 64, beside one for single blocking calls. Default: 1. Each
+   * has one request under way, which calls share.
    */
   public Options connections(int count) {
     connections = count;
     return this;
   }
 
-  /**
-   * Bounds the calls that wait to be sent; further ones fail with {@code OVERLOADED}.
-   *
-   * @param calls 1 to 4194304, by default 65536
-   * @return this
-   */
+  /** Bounds the calls that wait to be sent, 1 to 4194304; further ones fail with {@code OVERLOADED}. Default: 65536. */
   public Options queueMax(int calls) {
     queueMax = calls;
     return this;
   }
 
   /**
-   * Sets the time in which calls that name none must be answered, and a leader must be found at the start.
-   *
-   * @param timeout the time, by default 10 s
-   * @return this
+   * Sets the time in which calls that name none must be answered, and a leader be found at the start. Default: 10 s.
    */
   public Options timeout(Duration timeout) {
     this.timeout = timeout;
     return this;
   }
 
-  /**
-   * Bounds opening a connection, and each question about the cluster.
-   *
-   * @param timeout the time, by default 1 s
-   * @return this
-   */
+  /** Bounds opening a connection, and each question about the cluster. Default: 1 s. */
   public Options dialTimeout(Duration timeout) {
     dialTimeout = timeout;
     return this;
   }
 
   /**
-   * Has the client speak TLS, and never anything else. Certificates of nodes must be of the host of their address.
-   *
-   * @param context the authorities to trust, and perhaps the client's certificate; see {@link Tls}
-   * @return this
+   * Has the client speak TLS, and never anything else, with the authorities and perhaps the certificate of a context;
+   * see {@link Tls}. Certificates of nodes must be of the host of their address.
    */
   public Options tls(SSLContext context) {
     tls = context;
     return this;
   }
 
-  /**
-   * Sets the name that certificates of nodes must have in place of the host of their address.
-   *
-   * @param name the name
-   * @return this
-   */
+  /** Sets the name that certificates of nodes must have in place of the host of their address. */
   public Options serverName(String name) {
     serverName = name;
     return this;
   }
 
   /**
-   * Sets what the client proves its name with. Without TLS, it is sent to this machine only.
-   *
-   * @param source asked for each new connection, so that a secret can change while the client runs
-   * @return this
+   * Sets what the client proves its name with, asked for each new connection, so that a secret can change while the
+   * client runs. Without TLS, it is sent to this machine only.
    */
   public Options credentials(Supplier<Credentials> source) {
     credentials = source;
     return this;
   }
 
-  /**
-   * Sets an observer.
-   *
-   * @param events the observer
-   * @return this
-   */
+  /** Sets an observer. */
   public Options events(Events events) {
     this.events = events;
     return this;
   }
 
-  /**
-   * Has {@link IsotoneClient#open} return without waiting for a leader.
-   *
-   * @return this
-   */
+  /** Has {@link IsotoneClient#open} return without waiting for a leader. */
   public Options lazy() {
     lazy = true;
     return this;

@@ -143,7 +143,7 @@ final class Router implements Runnable {
       Batch batch = pool.pending(cn);
       if (batch != null) {
         busy = true;
-        long timeout = pool.took.timeout() + (batch.above.equals(Timestamp.ZERO) ? 0 : HELD_MAX);
+        long timeout = timeout(pool, batch);
         by(cn.since + timeout > now ? cn.since + timeout : now + TICK);
         if (now - cn.since >= timeout) {
           late(cn, timeout);
@@ -158,6 +158,15 @@ final class Router implements Runnable {
       pool.dispatch();
     }
     return busy;
+  }
+
+  /** Returns when an answer is late. The leader may hold a floor until its clock is there, and writes leases to disks. */
+  private long timeout(Pool pool, Batch batch) {
+    long usual = pool.took.timeout();
+    if (batch.kind == Kind.WORKER) {
+      return Math.max(usual, core.options.dialTimeout.toNanos());
+    }
+    return batch.above.equals(Timestamp.ZERO) ? usual : usual + HELD_MAX;
   }
 
   /** Fails the calls whose deadlines have come. */

@@ -9,32 +9,17 @@ public final class Snowflake {
 
   private Snowflake() {}
 
-  /**
-   * Reads a decimal number without sign and leading zeros.
-   *
-   * @param text 1 to 19 digits
-   * @return the ID
-   */
+  /** Reads a decimal number of 1 to 19 digits, without sign and leading zeros. */
   public static long parse(String text) {
     return parse(text, 10);
   }
 
-  /**
-   * Reads what {@link #toBase62} returns.
-   *
-   * @param text 1 to 11 of 0-9, A-Z and a-z
-   * @return the ID
-   */
+  /** Reads what {@link #toBase62} returns. */
   public static long parseBase62(String text) {
     return parse(text, DIGITS.length());
   }
 
-  /**
-   * Reads what {@link #toHex} returns.
-   *
-   * @param text 16 digits in lower case
-   * @return the ID
-   */
+  /** Reads what {@link #toHex} returns. */
   public static long parseHex(String text) {
     if (!text.matches("[0-7][0-9a-f]{15}")) {
       throw invalid(text);
@@ -42,12 +27,7 @@ public final class Snowflake {
     return Long.parseLong(text, 16);
   }
 
-  /**
-   * Returns the shortest text.
-   *
-   * @param id the ID
-   * @return 1 to 11 of 0-9, A-Z and a-z, in the order of their bytes
-   */
+  /** Returns 1 to 11 of 0-9, A-Z and a-z. */
   public static String toBase62(long id) {
     StringBuilder text = new StringBuilder();
     for (long rest = id; rest > 0 || text.isEmpty(); rest /= DIGITS.length()) {
@@ -56,12 +36,7 @@ public final class Snowflake {
     return text.reverse().toString();
   }
 
-  /**
-   * Returns a text that sorts as IDs do.
-   *
-   * @param id the ID
-   * @return 16 hexadecimal digits
-   */
+  /** Returns 16 hexadecimal digits in lower case, which sort as IDs do. */
   public static String toHex(long id) {
     return java.util.HexFormat.of().toHexDigits(id);
   }

@@ -19,13 +19,7 @@ public record Timestamp(long time, long index) implements Comparable<Timestamp> 
   /** The length of an encoded timestamp in bytes. */
   public static final int BYTES = 16;
 
-  /**
-   * Reads the form that {@link #toString} returns.
-   *
-   * @param digits 32 hexadecimal digits
-   * @return the timestamp
-   * @throws IsotoneException with {@code INVALID_ARGUMENT}
-   */
+  /** Reads 32 hexadecimal digits. All other texts fail with {@code INVALID_ARGUMENT}. */
   public static Timestamp parse(String digits) {
     try {
       if (digits.length() == 2 * BYTES) {
@@ -38,13 +32,7 @@ public record Timestamp(long time, long index) implements Comparable<Timestamp> 
     throw IsotoneException.invalid("timestamp \"" + digits + "\": want 32 hexadecimal digits");
   }
 
-  /**
-   * Reads the form that {@link #toBytes} returns.
-   *
-   * @param bytes 16 bytes
-   * @return the timestamp
-   * @throws IsotoneException with {@code INVALID_ARGUMENT}
-   */
+  /** Reads 16 bytes, big-endian. Any other number of them fails with {@code INVALID_ARGUMENT}. */
   public static Timestamp of(byte[] bytes) {
     if (bytes.length != BYTES) {
       throw IsotoneException.invalid("a timestamp has 16 bytes, got " + bytes.length);
@@ -64,12 +52,7 @@ public record Timestamp(long time, long index) implements Comparable<Timestamp> 
     return order != 0 ? order : Long.compareUnsigned(index, other.index);
   }
 
-  /**
-   * Compares with another timestamp.
-   *
-   * @param other the other one
-   * @return whether this one is smaller
-   */
+  /** Reports whether this timestamp is smaller than another one. */
   public boolean isBefore(Timestamp other) {
     return compareTo(other) < 0;
   }
@@ -91,12 +74,7 @@ public record Timestamp(long time, long index) implements Comparable<Timestamp> 
     /** The largest count of one request. */
     public static final long COUNT_MAX = 1L << 32;
 
-    /**
-     * Returns a timestamp of the range.
-     *
-     * @param i its place, from 0 on
-     * @return the timestamp
-     */
+    /** Returns the timestamp at a place, from 0 on. */
     public Timestamp get(long i) {
       return new Timestamp(first.time, first.index + java.util.Objects.checkIndex(i, count));
     }

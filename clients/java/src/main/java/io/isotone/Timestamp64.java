@@ -10,12 +10,7 @@ public record Timestamp64(long value) implements Comparable<Timestamp64> {
   private static final int COUNTER_BITS = 18;
   private static final long NANOS = 1_000_000;
 
-  /**
-   * Converts a timestamp of 16 bytes.
-   *
-   * @param t the timestamp
-   * @return the smallest one of 64 bits that is not before it
-   */
+  /** Returns the smallest timestamp of 64 bits that is not before one of 16 bytes. */
   public static Timestamp64 from(Timestamp t) {
     if (t.equals(Timestamp.ZERO)) {
       return new Timestamp64(0);
@@ -27,13 +22,7 @@ public record Timestamp64(long value) implements Comparable<Timestamp64> {
         (Long.divideUnsigned(before, NANOS) << COUNTER_BITS) + (rest << COUNTER_BITS) / NANOS + 1);
   }
 
-  /**
-   * Reads a decimal number of 64 bits.
-   *
-   * @param digits the number
-   * @return the timestamp
-   * @throws IsotoneException with {@code INVALID_ARGUMENT}
-   */
+  /** Reads a decimal number of 64 bits. All other texts fail with {@code INVALID_ARGUMENT}. */
   public static Timestamp64 parse(String digits) {
     try {
       if (!digits.startsWith("+")) {
@@ -85,12 +74,7 @@ public record Timestamp64(long value) implements Comparable<Timestamp64> {
     /** The largest count of one request. */
     public static final long COUNT_MAX = 1L << COUNTER_BITS;
 
-    /**
-     * Returns a timestamp of the range.
-     *
-     * @param i its place, from 0 on
-     * @return the timestamp
-     */
+    /** Returns the timestamp at a place, from 0 on. */
     public Timestamp64 get(long i) {
       return new Timestamp64(first.value + java.util.Objects.checkIndex(i, count));
     }

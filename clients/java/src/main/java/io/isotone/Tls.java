@@ -21,23 +21,14 @@ import javax.net.ssl.TrustManagerFactory;
 public final class Tls {
   private Tls() {}
 
-  /**
-   * Trusts certificates of these authorities only.
-   *
-   * @param authorities their certificates
-   * @return a context
-   */
+  /** Trusts certificates of these authorities only. */
   public static SSLContext trusting(String authorities) {
     return context(authorities, null, null);
   }
 
   /**
-   * Trusts certificates of these authorities only, and shows a certificate to nodes.
-   *
-   * @param authorities their certificates
-   * @param certificate that of the client, perhaps followed by those of its authorities
-   * @param key its key, in PKCS #8
-   * @return a context
+   * Trusts certificates of these authorities only, and shows nodes a certificate, perhaps followed by those of its
+   * authorities. Its key is in PKCS #8.
    */
   public static SSLContext context(String authorities, String certificate, String key) {
     try {
