@@ -79,7 +79,9 @@ public final class Generator implements AutoCloseable {
     }
 
     private void validate() {
-      if (lease.toMillis() < 100 || lease.toHours() > 1 || aheadMax.isNegative() || aheadMax.toHours() > 1) {
+      Duration hour = Duration.ofHours(1);
+      if (lease.compareTo(Duration.ofMillis(100)) < 0 || lease.compareTo(hour) > 0 || aheadMax.isNegative()
+          || aheadMax.compareTo(hour) > 0 || timeout.toDays() > 365) {
         throw IsotoneException.invalid("generator: want a lease of 100 ms to 1 h, and IDs at most 1 h ahead");
       }
     }

@@ -132,8 +132,9 @@ public final class Options {
     check(faults, cluster.isEmpty() || Resp.isCluster(cluster), "cluster: want 16 hexadecimal digits");
     check(faults, connections > 0 && connections <= CONNECTIONS_MAX, "connections: want 1 to 64");
     check(faults, queueMax > 0 && queueMax <= QUEUE_MAX, "queueMax: want 1 to 4194304");
-    check(faults, !dialTimeout.isNegative() && !dialTimeout.isZero(), "dialTimeout: want more than 0");
-    check(faults, !timeout.isNegative() && !timeout.isZero(), "timeout: want more than 0");
+    for (Duration d : List.of(timeout, dialTimeout)) {
+      check(faults, d.compareTo(Duration.ZERO) > 0 && d.toDays() <= 365, "timeouts: want more than 0, at most a year");
+    }
     if (!faults.isEmpty()) {
       throw IsotoneException.invalid("options: " + String.join("; ", faults));
     }

@@ -63,10 +63,7 @@ final class Pool {
         why = new IsotoneException(Code.OVERLOADED, "too many calls wait" + core.trouble);
       }
       if (why == null) {
-        Batch batch = alone == null ? openFor(kind, call.count) : alone;
-        if (batch.calls.isEmpty()) {
-          waiting.add(batch);
-        }
+        Batch batch = alone == null ? openFor(kind, call.count) : queue(alone);
         batch.add(call);
         queued++;
         call.joins(this, batch);
@@ -85,9 +82,14 @@ final class Pool {
   private Batch openFor(Kind kind, long count) {
     Batch batch = open[kind.ordinal()];
     if (batch == null || batch.count + count > kind.countMax) {
-      batch = new Batch(kind, Timestamp.ZERO);
+      batch = queue(new Batch(kind, Timestamp.ZERO));
       open[kind.ordinal()] = batch;
     }
+    return batch;
+  }
+
+  private Batch queue(Batch batch) {
+    waiting.add(batch);
     return batch;
   }
 

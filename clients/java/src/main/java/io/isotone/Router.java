@@ -160,7 +160,7 @@ final class Router implements Runnable {
     return busy;
   }
 
-  /** Returns when an answer is late. The leader may hold a floor until its clock is there, and writes leases to disks. */
+  /** Returns when an answer is late. The leader may hold a floor until its clock is there; leases go to disks. */
   private long timeout(Pool pool, Batch batch) {
     long usual = pool.took.timeout();
     if (batch.kind == Kind.WORKER) {

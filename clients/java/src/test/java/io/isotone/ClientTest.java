@@ -90,6 +90,24 @@ final class ClientTest {
   }
 
   @Test
+  void callsGoOnAfterAllThatWaitedWereCanceled() throws Exception {
+    try (FakeNode node = new FakeNode();
+        IsotoneClient client = IsotoneClient.open(Options.of(node.addr()).queueMax(2))) {
+      node.instead.put("TS", "");
+      CompletableFuture<Timestamp> first = client.timestampAsync();
+      node.requests.take();
+      for (int i = 0; i < 10; i++) {
+        client.timestampAsync().cancel(true);
+      }
+      CompletableFuture<Timestamp.Range> last = client.timestampsAsync(5);
+      node.instead.clear();
+      node.cut();
+      assertTrue(first.join().isBefore(last.join().first()));
+      assertEquals(5, last.join().count());
+    }
+  }
+
+  @Test
   void lateCallNamesTheNode() throws Exception {
     CountDownLatch refused = new CountDownLatch(1);
     Events events = new Events() {
