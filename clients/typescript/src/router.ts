@@ -34,7 +34,7 @@ export class Router implements Owner, Routes {
   private readonly hosts = new Map<string, Host>();
   private readonly used = new Set<Use>(["stamps"]);
   private idTurn = 0;
-  private watching = false;
+  private isUsed = false; // a request was sent since the latest step, or is under way
   private woken = false;
   private timer: NodeJS.Timeout | undefined;
   private timerDue = Infinity;
@@ -77,11 +77,12 @@ export class Router implements Owner, Routes {
   private step(): void {
     const now = performance.now();
     const watch = this.watch(now);
-    this.watching = watch < Infinity;
+    const isUsed = this.isUsed;
+    this.isUsed = watch < Infinity;
     const { addrs, wait } = this.search.ask(now);
     if (addrs.length > 0) this.forget();
     for (const addr of addrs) this.ask(addr);
-    if (addrs.length === 0 && this.watching && this.search.refresh(now)) {
+    if (addrs.length === 0 && isUsed && this.search.refresh(now)) {
       this.forget();
       this.question(this.search.leader);
     }
@@ -283,7 +284,7 @@ export class Router implements Owner, Routes {
 
   sent(connection: Connection, now: number): void {
     if (connection.use === "ids") this.idTurn = this.all("ids").indexOf(connection) + 1;
-    this.watching = true;
+    this.isUsed = true;
     this.stepBy(now + this.requests.pools[connection.use as Exclude<Use, "ask">].rtt.timeout());
   }
 
