@@ -187,7 +187,7 @@ func TestDuplex_AFloodOfResetsEndsTheConnection(t *testing.T) {
 				return &echo{to: to, times: 1, held: held}
 			}
 		})
-		s.control = control
+		s.host.Call(func() { s.control = control })
 		c := s.dial(t)
 		const resets = 257
 		for i := range resets {
