@@ -35,7 +35,7 @@ measure_typescript() {
 measure_java() { java -cp clients/java/target/classes clients/java/bench/Bench.java "$callers" "$seconds" "${addrs[@]}" | both; }
 measure_rust() { (cd clients/rust && cargo bench --quiet --bench load -- "$callers" "$seconds" "${addrs[@]}") | both; }
 
-lone() { sed -n 's/.*ratio \([0-9.]*\).*/lone \1/p'; }
+lone() { sed -n 's/^ratio of the medians \([0-9.]*\)$/lone \1/p'; }
 both() { awk '/^[0-9]+ [0-9.]+ / { print "load", $2, $3 } match($0, /ratio [0-9.]+/) { print "lone", substr($0, RSTART + 6, RLENGTH - 6) }'; }
 median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 of() { awk -v kind="$2" -v field="$3" '$1 == kind { print $field }' "$dir/$1.measured" | median; } # LANGUAGE KIND FIELD
