@@ -66,7 +66,7 @@ func receive[T any](t *testing.T, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no request arrived")
 		panic("unreachable")
 	}

@@ -62,7 +62,7 @@ func startAloneIn(t *testing.T, port, dir string) (m *server.Member, end func())
 		}
 	}
 	t.Cleanup(end)
-	for deadline := time.Now().Add(20 * time.Second); m.Node.Status().NotReady != "" || m.Node.Status().ClusterID == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); m.Node.Status().NotReady != "" || m.Node.Status().ClusterID == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not in time: %+v", m.Node.Status())
 		}
@@ -105,7 +105,7 @@ func wantTold(t *testing.T, addr string, id isotone.ClusterID, h3 bool) {
 		scheme, _, _ := strings.Cut(name, ",")
 		// The last one detaches an HTTP/1.1 connection from its loop.
 		for _, path := range []string{"/timestamp", "/timestamp?format=json", "/api/snowflake", "/timestamp?n=0", "/members"} {
-			resp, err := (&http.Client{Transport: via, Timeout: 20 * time.Second}).Get(scheme + "://" + addr + path)
+			resp, err := (&http.Client{Transport: via, Timeout: time.Minute}).Get(scheme + "://" + addr + path)
 			if err != nil {
 				t.Errorf("%s %s: %v", name, path, err)
 				continue
@@ -126,7 +126,7 @@ func wantTold(t *testing.T, addr string, id isotone.ClusterID, h3 bool) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(time.Minute))
 	_, _ = io.WriteString(nc, "INFO cluster\r\nCLUSTER INFO\r\nHELLO 3\r\nQUIT\r\n")
 	if got, err := io.ReadAll(nc); err != nil || strings.Count(string(got), id.String()) != 3 {
 		t.Errorf("over RESP: %q, %v; want %s three times", got, err, id)
@@ -145,7 +145,7 @@ func TestCluster_IsToldByNodesAndProxies(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.Close()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		var state struct{ ClusterID string }
 		_, body := rig.Fetch(t, "http://"+addr+"/state")
 		if json.Unmarshal([]byte(body), &state) == nil && state.ClusterID == id.String() {
@@ -156,7 +156,7 @@ func TestCluster_IsToldByNodesAndProxies(t *testing.T) {
 	}
 	for _, args := range [][]string{{"--node", addr}, {"--node", addr, "--cluster", id.String()}} {
 		proxy, admin := runProxy(t, args...)
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			ready, _ := rig.Fetch(t, "http://"+proxy+"/ready")
 			if ids, _ := rig.Fetch(t, "http://"+proxy+"/api/snowflake"); ready == 200 && ids == 200 {
 				break

@@ -18,7 +18,7 @@ import (
 )
 
 // devReadyTimeout bounds the wait for the first leader.
-const devReadyTimeout = 30 * time.Second
+const devReadyTimeout = time.Minute
 
 // The bounds of --interval-ms, other than 0: those of INTERVAL_MS with the default of RTT_MS.
 const (

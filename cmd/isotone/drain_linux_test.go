@@ -65,7 +65,7 @@ func TestDrain_RedirectsRedisClientsToTheNextLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(time.Minute))
 	in := bufio.NewReader(nc)
 	ask := func() string {
 		if _, err := io.WriteString(nc, "TS\r\n"); err != nil {

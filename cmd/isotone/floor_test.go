@@ -59,18 +59,28 @@ func setBack(t *testing.T, ahead time.Duration) (c *client.Client, seen isotone.
 	return c, r.Last(), m
 }
 
-// TestFloor_ClientsRaiseAClusterThatWasSetBack: their next timestamps are larger than all before,
-// and no call fails (I13).
-func TestFloor_ClientsRaiseAClusterThatWasSetBack(t *testing.T) {
-	t.Parallel()
-	c, seen, m := setBack(t, 9*time.Second)
+// isAbove reports whether a client without a floor gets timestamps above seen.
+func isAbove(t *testing.T, m *server.Member, seen isotone.Timestamp) bool {
+	t.Helper()
 	stranger, err := client.New(rig.Soon(t), loopback(t, m))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stranger.Close()
-	if ts, err := stranger.Timestamp(rig.Soon(t)); err != nil || !ts.Before(seen) {
-		t.Fatalf("the cluster was not set back: %v, %v", ts, err)
+	ts, err := stranger.Timestamp(rig.Soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen.Before(ts)
+}
+
+// TestFloor_ClientsRaiseAClusterThatWasSetBack: their next timestamps are larger than all before,
+// and no call fails (I13).
+func TestFloor_ClientsRaiseAClusterThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	c, seen, m := setBack(t, 9*time.Second)
+	for isAbove(t, m, seen) { // a restart took longer than that
+		c, seen, m = setBack(t, 9*time.Second)
 	}
 	last := seen
 	for i := range 20 {
@@ -85,8 +95,8 @@ func TestFloor_ClientsRaiseAClusterThatWasSetBack(t *testing.T) {
 		}
 		last = ts
 	}
-	if ts, err := stranger.Timestamp(rig.Soon(t)); err != nil || !last.Before(ts) {
-		t.Errorf("then, the other client: %v after %v, %v", ts, last, err)
+	if !isAbove(t, m, last) {
+		t.Error("then, another client is behind")
 	}
 }
 
@@ -204,7 +214,7 @@ func over(t *testing.T, addr, command string) string {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(time.Minute))
 	_, _ = io.WriteString(nc, command+"\r\nQUIT\r\n")
 	got, err := io.ReadAll(nc)
 	if err != nil {

@@ -18,13 +18,14 @@ func command(args ...string) (code int, out, err string) {
 	return code, o.String(), e.String()
 }
 
-// patient gives a command that asks nodes a minute instead of its default of seconds: a busy machine stops a node that long.
+// patient gives a command that asks nodes three minutes instead of its default of seconds, for which a busy machine may stop a node.
 func patient(args []string) []string {
-	asks := len(args) > 0 && slices.Contains([]string{"status", "doctor", "drain", "ready"}, args[0])
-	if !asks || slices.ContainsFunc(args, func(a string) bool { return a == "--" || a == "--help" || strings.HasPrefix(a, "--timeout") }) {
+	asking := []string{"timestamp", "id", "status", "ready", "drain", "doctor", "member", "worker", "leader", "floor", "upgrade"}
+	own := func(a string) bool { return a == "--" || a == "--help" || strings.HasPrefix(a, "--timeout") }
+	if len(args) < 2 || !slices.Contains(asking, args[0]) || slices.ContainsFunc(args, own) {
 		return args
 	}
-	return append([]string{args[0], "--timeout", "1m"}, args[1:]...)
+	return append(slices.Clone(args), "--timeout", "3m")
 }
 
 func TestHelp_NamesEveryCommandAndSetting(t *testing.T) {

@@ -65,7 +65,7 @@ func TestStatic_RunsInAnEmptyDirectory(t *testing.T) {
 		a, err := chaos.Get(fmt.Sprint("127.0.0.1:", port), "/up", time.Second)
 		return err == nil && a.Status == 200 && string(a.Body) == "ok"
 	}
-	for deadline := time.Now().Add(20 * time.Second); !up(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !up(); time.Sleep(20 * time.Millisecond) {
 		select {
 		case err := <-ended:
 			t.Fatalf("isotone serve: %v\n%s", err, out)

@@ -86,7 +86,7 @@ func pipe(t *testing.T) (dialer, acceptor net.Conn) {
 		t.Fatal(err)
 	}
 	for _, c := range []net.Conn{dialer, acceptor} {
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		t.Cleanup(func() { _ = c.Close() })
 	}
 	return dialer, acceptor

@@ -32,8 +32,8 @@ const (
 	// busyMax is for how long a request is repeated that a node cannot take at the moment: it may only just have been
 	// elected, and not be connected with all voters yet, or have no worker for IDs yet.
 	busyMax = 3 * time.Second
-	// dialTimeout bounds a dial, and getTimeout a request that changes nothing,
-	// which a node answers at once.
+	// dialTimeout bounds a dial, and getTimeout a request that changes nothing, which a node answers at once. Such a request
+	// may take a third of the time that is left if that is more.
 	dialTimeout = 2 * time.Second
 	getTimeout  = 3 * time.Second
 )
@@ -250,8 +250,12 @@ func Transport() *http.Transport {
 // Ask sends a request to one node. If another node leads, leader is its address.
 func Ask(ctx context.Context, client *http.Client, method, target string, body []byte) (answer []byte, leader string, err error) {
 	if method == http.MethodGet {
+		timeout := getTimeout
+		if until, ok := ctx.Deadline(); ok {
+			timeout = max(timeout, (time.Until(until) / 3).Round(time.Second))
+		}
 		var cancel context.CancelFunc
-		ctx, cancel = withTimeout(ctx, getTimeout)
+		ctx, cancel = withTimeout(ctx, timeout)
 		defer cancel()
 	}
 	r, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))

@@ -77,7 +77,7 @@ func TestAdmin_BoundsItsConnections(t *testing.T) {
 	}
 	defer closeAll()
 	ask := func(c net.Conn) error {
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		if _, err := io.WriteString(c, "GET /up HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			return err
 		}

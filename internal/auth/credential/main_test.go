@@ -166,7 +166,7 @@ func connect(t *testing.T, server, client *tls.Config) (link, error) {
 		t.Fatal(err)
 	}
 	for _, c := range []net.Conn{a, b} {
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		t.Cleanup(func() { _ = c.Close() })
 	}
 	l := link{tls.Client(a, client), tls.Server(b, server)}

@@ -399,7 +399,7 @@ func TestReloader_RunFollowsUntilItIsEnded(t *testing.T) {
 		r.Run(ctx)
 	}()
 	d.issue("two", later)
-	for deadline := time.Now().Add(20 * time.Second); r.Certificate().Subject.CommonName != "two"; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); r.Certificate().Subject.CommonName != "two"; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the files were not reloaded")
 		}

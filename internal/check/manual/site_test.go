@@ -24,7 +24,7 @@ const (
 	// pagesMin is how many pages there are at least: a site that lacks most of them was built wrongly.
 	pagesMin = 60
 	// pageTimeout bounds what a page does after it is loaded.
-	pageTimeout = 20 * time.Second
+	pageTimeout = time.Minute
 )
 
 // policy forbids requests to other hosts, also to the workers of a page. What it blocks is an error in

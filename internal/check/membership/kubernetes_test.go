@@ -196,7 +196,7 @@ func (p *pods) stop(ordinals ...int) {
 			if err := pod.Term(); err != nil {
 				p.t.Fatal(err)
 			}
-			if code, err := pod.WaitExit(20 * time.Second); err != nil || code != 0 {
+			if code, err := pod.WaitExit(time.Minute); err != nil || code != 0 {
 				p.t.Fatalf("%s: exit code %d, %v\n%s", podName(i), code, err, pod.Log())
 			}
 		}
@@ -405,7 +405,7 @@ func scalePods(t *testing.T) {
 	for _, i := range []int{3, 4} {
 		pod := p.forget(i)
 		pod.ExpectExit()
-		if code, err := pod.WaitExit(20 * time.Second); err != nil || code != 1 || !strings.Contains(pod.Log(), "removed: node") {
+		if code, err := pod.WaitExit(time.Minute); err != nil || code != 1 || !strings.Contains(pod.Log(), "removed: node") {
 			t.Fatalf("%s: exit code %d, %v\n%s", podName(i), code, err, pod.Log())
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 const (
 	// stepTimeout bounds the wait for a step: it takes some hundred milliseconds.
-	stepTimeout = 15 * time.Second
+	stepTimeout = time.Minute
 	// stepAttempts is how often a command is run until it reaches a step.
 	stepAttempts = 3
 )

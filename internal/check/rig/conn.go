@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // Dial opens a connection, with TLS if cfg is not nil.
@@ -51,9 +53,10 @@ func Basic(name, secret string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(name+":"+secret))
 }
 
-// Send writes a request for path.
+// Send writes a request for path, to be answered within Wait.
 func (c *HTTPConn) Send(path, authorization string) {
 	c.t.Helper()
+	_ = c.SetDeadline(time.Now().Add(Wait))
 	if authorization != "" {
 		authorization = "Authorization: " + authorization + "\r\n"
 	}
@@ -109,6 +112,7 @@ func (c *RedisConn) Send(commands ...string) {
 			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
 		}
 	}
+	_ = c.SetDeadline(time.Now().Add(Wait))
 	if _, err := io.WriteString(c, b.String()); err != nil {
 		c.t.Fatal(err)
 	}
@@ -139,11 +143,17 @@ func (c *RedisConn) Receive() string {
 	return line
 }
 
-// Does sends a command, and checks how its answer begins.
+// Does sends a command, and checks how its answer begins. It repeats the command while the node cannot answer for the moment, as
+// when a busy machine renews a lease too late.
 func (c *RedisConn) Does(command, want string) {
 	c.t.Helper()
-	c.Send(command)
-	if got := c.Receive(); !strings.HasPrefix(got, want) || strings.Contains(got, Secret) {
+	var got string
+	await.Until(c.t, command+" is answered", func() bool {
+		c.Send(command)
+		got = c.Receive()
+		return !strings.HasPrefix(got, "-TRYAGAIN") || strings.HasPrefix(want, "-TRYAGAIN")
+	})
+	if !strings.HasPrefix(got, want) || strings.Contains(got, Secret) {
 		c.t.Errorf("%s: %q, want %q", command, got, want)
 	}
 }

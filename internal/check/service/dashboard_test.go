@@ -23,7 +23,7 @@ const (
 	// leaderShownMax is how soon the page must show the next leader after a leader was killed.
 	leaderShownMax = 15 * time.Second
 	// pageTimeout bounds the other waits.
-	pageTimeout = 30 * time.Second
+	pageTimeout = time.Minute
 )
 
 // Expressions about the page.

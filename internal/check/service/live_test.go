@@ -32,7 +32,7 @@ const (
 	// liveInterval is LIVE_INTERVAL_MS of these tests. A load may take a second.
 	liveInterval = 200 * time.Millisecond
 	// liveTimeout bounds waits for a change, or a failure, to be seen.
-	liveTimeout = 30 * time.Second
+	liveTimeout = time.Minute
 	// liveGrowthMax bounds the memory that sources of any size may cost: several copies of
 	// the largest allowed document, 8 MiB, that are read, kept, or garbage.
 	liveGrowthMax = 128 << 20

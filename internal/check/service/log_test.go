@@ -90,7 +90,7 @@ func testUnreadLog(t *testing.T, leave func(reader *os.File)) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it does not end")
 	}
 }

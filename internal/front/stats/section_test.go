@@ -45,7 +45,7 @@ func TestTimer_WorkIsCPU(t *testing.T) {
 		t.Skip("CPU time is known on Linux only")
 	}
 	var last stats.Section
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		began := time.Now()
 		timer := stats.Start()
 		burn(func() bool { return time.Since(began) > 5*time.Millisecond })
@@ -73,7 +73,7 @@ func TestTimer_CPUIsNeverMoreThanWall(t *testing.T) {
 func TestTimer_SystemCallsAreSystem(t *testing.T) {
 	work := kernelWork(t)
 	var sum stats.Section
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		timer := stats.Start()
 		for range 200 {
 			work()

@@ -29,7 +29,7 @@ func channelPair(t *testing.T) (client, server *Channel) {
 		t.Fatal(err)
 	}
 	for _, c := range []net.Conn{a, b} {
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		t.Cleanup(func() { _ = c.Close() })
 	}
 	client = Client(a, &tls.Config{InsecureSkipVerify: true})
@@ -116,7 +116,7 @@ func TestChannel_NothingIsLostOnTheWayIntoTheLoop(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := "helloworldagain12345" + string(bytes.Repeat([]byte("x"), 40_000))
-			for deadline := time.Now().Add(20 * time.Second); len(before)+len(h.bytes()) < len(want) && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(time.Minute); len(before)+len(h.bytes()) < len(want) && time.Now().Before(deadline); {
 				l.Flush()
 				if err := l.Wait(10 * time.Millisecond); err != nil {
 					t.Fatal(err)

@@ -27,7 +27,7 @@ func listen(t *testing.T, addr string) (next func() string) {
 	t.Setenv(supervisor.Variable, addr)
 	return func() string {
 		buf := make([]byte, 4096)
-		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		n, err := conn.Read(buf)
 		if err != nil {
 			t.Fatal(err)

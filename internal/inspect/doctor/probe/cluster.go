@@ -89,7 +89,7 @@ func askAll(ctx context.Context, client *http.Client, endpoints []string) (*surv
 	timeout := time.NewTimer(Timeout)
 	defer timeout.Stop()
 	for {
-		r, err := survey.Survey{Client: client, Timeout: Timeout}.Ask(ctx, endpoints)
+		r, err := survey.Survey{Client: client, Timeout: answerTimeout(ctx)}.Ask(ctx, endpoints)
 		if err != nil {
 			return nil, err
 		}
@@ -156,7 +156,8 @@ func dial(ctx context.Context, id uint64, addr string) *doctor.Dial {
 
 // get sends one request and reads its whole answer.
 func get(ctx context.Context, client *http.Client, url string) (status int, header http.Header, body []byte, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, Timeout, fmt.Errorf("no answer within %v", Timeout))
+	timeout := answerTimeout(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -17,11 +17,20 @@ import (
 )
 
 const (
-	// Timeout bounds each request, connection, lookup and the measurement of the disk.
+	// Timeout bounds each connection, each lookup and the measurement of the disk; see answerTimeout for requests.
 	Timeout = 2 * time.Second
 	// writesMax is how many writes are synced to measure the disk.
 	writesMax = 200
 )
+
+// answerTimeout bounds the answer of a node: Timeout, or a fifth of the time that ctx leaves if that is more.
+func answerTimeout(ctx context.Context) time.Duration {
+	until, bounded := ctx.Deadline()
+	if !bounded {
+		return Timeout
+	}
+	return max(Timeout, (time.Until(until) / 5).Round(time.Second))
+}
 
 // Config says what to measure.
 type Config struct {
