@@ -64,7 +64,7 @@ race: ## the race detector over the packages with goroutines
 	.ci/run race
 
 # make sim SIM_RUNS=1 SIM_SEED=42
-sim: ## simulated clusters: SIM_RUNS (2000) runs from SIM_SEED (0)
+sim: ## simulated clusters: SIM_RUNS (2000, or 500 of a core that is recorded) runs from SIM_SEED (0)
 	.ci/run sim
 
 export SIM_RUNS SIM_SEED
