@@ -26,10 +26,3 @@ echo "== over_http.py"
 "$python" over_http.py "$@"
 echo "== intervals.py"
 "$python" intervals.py "$@"
-if ! "$python" -c 'import redis' 2>/dev/null; then
-  "$python" -m venv "$dir/venv"
-  "$dir/venv/bin/pip" install --quiet redis
-  python=$dir/venv/bin/python
-fi
-echo "== timestamps.py"
-"$python" timestamps.py "$@"
