@@ -146,22 +146,10 @@ func TestProxy_OneWayFaultsHeal(t *testing.T) {
 			c := chaos.StartCluster(t, o)
 			load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs()})
 			c.Settle()
-			leader := c.WaitLeader()
-			p := c.Proxies[0]
-			for _, other := range c.Proxies {
-				if other.From == leader.ID || other.To == leader.ID {
-					p = other
-				}
-			}
-			link, follower := &p.Forth, c.Node(p.To)
-			if p.To == leader.ID {
-				link, follower = &p.Back, c.Node(p.From)
-			}
-			link.Set(f)
-			if f.BytesPerSecond > 0 {
-				trial.WaitMetric(t, leader, fmt.Sprintf("isotone_peer_lag_entries{peer=\"%d\"}", follower.ID), func(v float64) bool { return v > 5 })
-			} else { // the peers give up a connection on which nothing comes for 5 s
-				trial.WantMetric(t, follower, fmt.Sprintf("isotone_peer_connected{peer=\"%d\"}", leader.ID), 0)
+			p, link, noticed := disturb(t, c, f)
+			for !noticed {
+				link.Set(chaos.LinkFault{})
+				p, link, noticed = disturb(t, c, f)
 			}
 			load.WaitAnswer(t)
 			link.Set(chaos.LinkFault{})
@@ -170,4 +158,31 @@ func TestProxy_OneWayFaultsHeal(t *testing.T) {
 			load.End(t, 200, 0)
 		})
 	}
+}
+
+// disturb disturbs what the leader sends to one follower until the fault has its effect. It is not noticed if another node leads
+// before that, which may be elected because of the fault.
+func disturb(t *testing.T, c *chaos.Cluster, f chaos.LinkFault) (p *chaos.Proxy, link *chaos.Link, noticed bool) {
+	t.Helper()
+	leader := c.WaitLeader()
+	for _, other := range c.Proxies {
+		if other.From == leader.ID || other.To == leader.ID {
+			p = other
+		}
+	}
+	link, follower := &p.Forth, c.Node(p.To)
+	if p.To == leader.ID {
+		link, follower = &p.Back, c.Node(p.From)
+	}
+	link.Set(f)
+	if f.BytesPerSecond == 0 { // the peers give up a connection on which nothing comes for 5 s
+		trial.WantMetric(t, follower, fmt.Sprintf("isotone_peer_connected{peer=\"%d\"}", leader.ID), 0)
+		return p, link, true
+	}
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
+		lag, err := chaos.Metric(leader.HTTPAddr, fmt.Sprintf("isotone_peer_lag_entries{peer=\"%d\"}", follower.ID))
+		noticed = err == nil && lag > 5
+		return noticed || c.Leader() != leader, fmt.Sprintf("node %d lags %v entries behind node %d, %v", follower.ID, lag, leader.ID, err)
+	})
+	return p, link, noticed
 }
