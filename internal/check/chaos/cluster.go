@@ -21,10 +21,10 @@ import (
 const (
 	// ReadyTimeout bounds every wait for a cluster to serve. An election takes
 	// some 300 ms; this is for machines that do other work as well.
-	ReadyTimeout = 30 * time.Second
+	ReadyTimeout = time.Minute
 	// ExitTimeout bounds every wait for a process to end. A node gives its
 	// successor one second and running requests five.
-	ExitTimeout = 20 * time.Second
+	ExitTimeout = time.Minute
 
 	// readyTimeout bounds one request to a node, and pollInterval is the time between polls.
 	readyTimeout = 2 * time.Second

@@ -18,7 +18,7 @@ import (
 )
 
 // AnswerTimeout bounds a single request of a test.
-const AnswerTimeout = 30 * time.Second
+const AnswerTimeout = time.Minute
 
 // Get sends a request to one node, and fails the test if there is no answer.
 func Get(t *testing.T, n *chaos.Node, target string) *chaos.Answer {
