@@ -21,7 +21,8 @@ type Duplex interface {
 type Sender interface {
 	// Send sends frames, which are the caller's afterwards. Take is not called until the client's windows have room for them.
 	Send(frames []byte)
-	// Resume has Take called again; within Take it has no effect, as Take is called again if it has taken something.
+	// Resume has Take called again: in the loop's next Wait if anything was not taken, so that the Done of a [front.Batch] may call it.
+	// Within Take it has no effect, as Take is called again if it has taken something.
 	Resume()
 }
 

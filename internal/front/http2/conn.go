@@ -262,7 +262,7 @@ func (c *conn) busy() bool {
 		return true
 	}
 	for _, s := range c.streams {
-		if s.duplex.IsBusy() || len(s.out) > 0 {
+		if s.duplex.IsBusy() || s.resumed || len(s.out) > 0 {
 			return true
 		}
 	}
@@ -272,7 +272,7 @@ func (c *conn) busy() bool {
 // Idle ends the connection with GOAWAY.
 func (c *conn) Idle(_ *loop.Conn, err error) { c.finish(codeNone, err) }
 
-// Drained goes on with what waits until the client has read.
+// Drained goes on with what waits until the client has read, or was resumed.
 func (c *conn) Drained(*loop.Conn) {
 	c.pumpAll()
 	c.keep()
