@@ -99,13 +99,10 @@ func endOf(cause error) *isotone.Error {
 	return isotone.Errorf(isotone.CodeDeadlineExceeded, "the stream has ended: %v", cause)
 }
 
-// Take implements [Duplex].
+// Take implements [Duplex]. It takes one turn: if that is answered at once, the client's windows may have no room for another.
 func (s *stream) Take(b []byte, last bool) (used int, end error) {
-	for s.end == nil && s.flying < turnsMax {
-		n := s.takeTurn(b[used:], last)
-		if used += n; n == 0 {
-			break
-		}
+	if s.end == nil && s.flying < turnsMax {
+		used = s.takeTurn(b, last)
 	}
 	if s.flying > 0 {
 		return used, nil

@@ -1,0 +1,52 @@
+package grpc
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/front"
+)
+
+// holding is a backend that answers when it is told.
+type holding []*front.Batch
+
+func (h *holding) Status() *front.Status { return &front.Status{} }
+func (h *holding) Submit(b *front.Batch) { *h = append(*h, b) }
+func (h *holding) answer() {
+	held := *h
+	*h = nil
+	for _, b := range held {
+		for i, n := range b.Counts {
+			b.Ranges[i].Count = n
+		}
+		b.Done(b)
+	}
+}
+
+// sending counts bytes.
+type sending int
+
+func (s *sending) Send(frames []byte) { *s += sending(len(frames)) }
+func (s *sending) Resume()            {}
+
+func newStream(b front.Backend, to Sender) *stream {
+	return &stream{server: New(Config{}), backend: b, session: &access.Session{}, to: to, closed: make(chan struct{})}
+}
+
+// requests returns n frames with a message.
+func requests(n int, message string) []byte {
+	return bytes.Repeat(EndFrame(append(BeginFrame(nil), message...), 0), n)
+}
+
+// TestStream_ATakeSendsATurnAtMost: Take is called again once the client's windows have room for what was sent.
+func TestStream_ATakeSendsATurnAtMost(t *testing.T) {
+	for name, refused := range map[string]string{"count 0": "\x12\x02\x08\x00", "mode 7": "\x12\x02\x10\x07"} {
+		var sent sending
+		s, one := newStream(&holding{}, &sent), len(requests(1, refused))
+		used, err := s.Take(requests(3*turnMax, refused), false)
+		if used != turnMax*one || err != nil || sent == 0 {
+			t.Errorf("%s: %d requests were taken at once, %v, %d bytes sent; want %d", name, used/one, err, sent, turnMax)
+		}
+	}
+}
