@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
@@ -16,6 +18,10 @@ const (
 	// stream is not read.
 	turnMax  = 512
 	turnsMax = 2 // a leader has two rounds under way
+
+	// answerSize is the usual length of an answer, and outKept bounds the buffer for answers that a stream keeps: it may be silent for long.
+	answerSize = 36
+	outKept    = keptMax * answerSize
 )
 
 var (
@@ -113,7 +119,7 @@ func (s *stream) Take(b []byte, last bool) (used int, end error) {
 // takeTurn submits the requests that b begins with, and returns how many bytes they have.
 func (s *stream) takeTurn(b []byte, last bool) (used int) {
 	t := &s.turns[(s.oldest+s.flying)%turnsMax]
-	t.reset()
+	t.began = time.Now()
 	for len(t.items) < turnMax && s.end == nil {
 		message, rest, err := ParseFrame(b[used:])
 		if message == nil && err == nil {
@@ -176,13 +182,18 @@ func (s *stream) answered() {
 	}
 	s.out = s.out[:0]
 	for s.flying > 0 && s.turns[s.oldest].isDone() {
-		s.appendTurn(&s.turns[s.oldest])
+		t := &s.turns[s.oldest]
+		s.appendTurn(t)
+		t.reset()
 		s.oldest, s.flying = (s.oldest+1)%turnsMax, s.flying-1
 	}
 	if len(s.out) == 0 {
 		return
 	}
 	s.to.Send(s.out)
+	if cap(s.out) > outKept {
+		s.out = nil
+	}
 	if s.isLeaving() {
 		s.Stop()
 	}
@@ -192,6 +203,7 @@ func (s *stream) answered() {
 // appendTurn appends the answers of a turn.
 func (s *stream) appendTurn(t *turn) {
 	t.moved(s.session)
+	s.out = slices.Grow(s.out, len(t.items)*answerSize)
 	var message [rangeMessageMax]byte
 	for i := range t.items {
 		one, at := &t.items[i], len(s.out)

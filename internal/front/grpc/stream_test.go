@@ -50,3 +50,25 @@ func TestStream_ATakeSendsATurnAtMost(t *testing.T) {
 		}
 	}
 }
+
+// TestStream_KeepsLittleWhenItIsSilent, whatever it had before.
+func TestStream_KeepsLittleWhenItIsSilent(t *testing.T) {
+	var held holding
+	s := newStream(&held, new(sending))
+	b := requests(turnsMax*turnMax, "")
+	for range turnsMax {
+		used, err := s.Take(b, false)
+		if b = b[used:]; err != nil {
+			t.Fatal(err)
+		}
+	}
+	held.answer()
+	if len(b) > 0 || s.flying > 0 || cap(s.out) > outKept {
+		t.Errorf("%d bytes are left, %d turns are under way, %d bytes are kept for answers", len(b), s.flying, cap(s.out))
+	}
+	for i := range s.turns {
+		if kept := &s.turns[i]; cap(kept.items) > keptMax || cap(kept.batches) > keptMax {
+			t.Errorf("turn %d keeps %d items and %d batches", i, cap(kept.items), cap(kept.batches))
+		}
+	}
+}
