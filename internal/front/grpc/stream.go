@@ -175,11 +175,8 @@ func (s *stream) submit(t *turn) {
 	t.submit(s.backend, s.answered)
 }
 
-// answered sends the turns that are answered, in their order.
+// answered sends the turns that are answered, in their order. What a client has asked for counts also if it has left.
 func (s *stream) answered() {
-	if s.gone {
-		return // the session belongs to the goroutine
-	}
 	s.out = s.out[:0]
 	for s.flying > 0 && s.turns[s.oldest].isDone() {
 		t := &s.turns[s.oldest]
@@ -187,7 +184,7 @@ func (s *stream) answered() {
 		t.reset()
 		s.oldest, s.flying = (s.oldest+1)%turnsMax, s.flying-1
 	}
-	if len(s.out) == 0 {
+	if s.gone || len(s.out) == 0 {
 		return
 	}
 	s.to.Send(s.out)
@@ -243,8 +240,8 @@ func (s *stream) Stop() {
 	}
 }
 
-// IsBusy implements [Duplex]: a stream may be silent for as long as its client likes.
-func (s *stream) IsBusy() bool { return true }
+// IsBusy implements [Duplex].
+func (s *stream) IsBusy() bool { return s.flying > 0 }
 
 // Closed implements [Duplex].
 func (s *stream) Closed() {

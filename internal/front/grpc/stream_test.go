@@ -3,6 +3,7 @@ package grpc
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
@@ -62,13 +63,36 @@ func TestStream_KeepsLittleWhenItIsSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if !s.IsBusy() {
+		t.Error("not busy while answers are under way")
+	}
 	held.answer()
-	if len(b) > 0 || s.flying > 0 || cap(s.out) > outKept {
-		t.Errorf("%d bytes are left, %d turns are under way, %d bytes are kept for answers", len(b), s.flying, cap(s.out))
+	if len(b) > 0 || s.IsBusy() || cap(s.out) > outKept {
+		t.Errorf("%d bytes are left, busy: %t, %d bytes are kept for answers", len(b), s.IsBusy(), cap(s.out))
 	}
 	for i := range s.turns {
 		if kept := &s.turns[i]; cap(kept.items) > keptMax || cap(kept.batches) > keptMax {
 			t.Errorf("turn %d keeps %d items and %d batches", i, cap(kept.items), cap(kept.batches))
 		}
+	}
+}
+
+// TestStream_CountsWhatAClientThatHasLeftAskedFor, as the cluster has issued it.
+func TestStream_CountsWhatAClientThatHasLeftAskedFor(t *testing.T) {
+	var held holding
+	var sent sending
+	s, counted := newStream(&held, &sent), 0
+	s.server.cfg.Observe = func(_, code string, _ time.Duration) {
+		if counted++; code != "ok" {
+			t.Error(code)
+		}
+	}
+	const asked = 3
+	if _, err := s.Take(requests(asked, ""), false); err != nil {
+		t.Fatal(err)
+	}
+	s.Closed()
+	if held.answer(); counted != asked || sent > 0 {
+		t.Errorf("%d requests were counted, %d bytes sent; want %d and none", counted, sent, asked)
 	}
 }

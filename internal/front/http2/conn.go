@@ -256,13 +256,13 @@ func (c *conn) keep() {
 	}
 }
 
-// busy reports whether anything is under way. Calls with a duplex that waits for its client are not.
+// busy reports whether anything is under way. Calls of Config.Duplex that wait for their client are not.
 func (c *conn) busy() bool {
 	if len(c.streams) > c.duplexes || c.hot.Waiting() > 0 {
 		return true
 	}
 	for _, s := range c.streams {
-		if s.duplex.IsBusy() || s.resumed || len(s.out) > 0 {
+		if s.lasts || s.duplex.IsBusy() || s.resumed || len(s.out) > 0 {
 			return true
 		}
 	}

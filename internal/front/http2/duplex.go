@@ -96,7 +96,7 @@ func (c *conn) handOver(x *exchange, open func(front.Backend, grpc.Sender) grpc.
 	if gone || failed {
 		return false
 	}
-	s.x, s.message = nil, x.body.rest()
+	s.x, s.lasts, s.message = nil, true, x.body.rest()
 	s.duplex = open(c.front.cfg.Backend, &sender{c, s})
 	c.duplexes++
 	if c.stopping {

@@ -17,6 +17,7 @@ type stream struct {
 	call    *call       // nil: it is none
 	message []byte      // of the call, with its prefix, as far as it has come; of a duplex, what it has not taken
 	duplex  grpc.Duplex // nil: it is none
+	lasts   bool        // duplex may be silent for as long as its client likes
 	feeding bool        // duplex is taking
 	resumed bool        // duplex is to take in the next Wait
 	credit  int64       // what duplex has taken, and was not given back on the stream yet
