@@ -11,7 +11,8 @@ type Duplex interface {
 	Take(b []byte, last bool) (used int, end error)
 	// Stop has the next Take end the call unless an answer is under way; then the one after that answer does.
 	Stop()
-	// IsBusy reports whether an answer is under way. A connection on which nothing is may be closed when it is idle.
+	// IsBusy reports whether an answer is under way. A client that takes such calls back too often loses its connection. One on which
+	// nothing is under way may be closed when it is idle, unless a call on it was handed over.
 	IsBusy() bool
 	// Closed is called once, when the call has ended. The Sender must not be used any more.
 	Closed()
@@ -21,7 +22,8 @@ type Duplex interface {
 type Sender interface {
 	// Send sends frames, which are the caller's afterwards. Take is not called until the client's windows have room for them.
 	Send(frames []byte)
-	// Resume has Take called again; within Take it has no effect, as Take is called again if it has taken something.
+	// Resume has Take called again: in the loop's next Wait if anything was not taken, so that the Done of a [front.Batch] may call it.
+	// Within Take it has no effect, as Take is called again if it has taken something.
 	Resume()
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
@@ -16,6 +18,10 @@ const (
 	// stream is not read.
 	turnMax  = 512
 	turnsMax = 2 // a leader has two rounds under way
+
+	// answerSize is the usual length of an answer, and outKept bounds the buffer for answers that a stream keeps: it may be silent for long.
+	answerSize = 36
+	outKept    = keptMax * answerSize
 )
 
 var (
@@ -99,13 +105,10 @@ func endOf(cause error) *isotone.Error {
 	return isotone.Errorf(isotone.CodeDeadlineExceeded, "the stream has ended: %v", cause)
 }
 
-// Take implements [Duplex].
+// Take implements [Duplex]. It takes one turn: if that is answered at once, the client's windows may have no room for another.
 func (s *stream) Take(b []byte, last bool) (used int, end error) {
-	for s.end == nil && s.flying < turnsMax {
-		n := s.takeTurn(b[used:], last)
-		if used += n; n == 0 {
-			break
-		}
+	if s.end == nil && s.flying < turnsMax {
+		used = s.takeTurn(b, last)
 	}
 	if s.flying > 0 {
 		return used, nil
@@ -116,7 +119,7 @@ func (s *stream) Take(b []byte, last bool) (used int, end error) {
 // takeTurn submits the requests that b begins with, and returns how many bytes they have.
 func (s *stream) takeTurn(b []byte, last bool) (used int) {
 	t := &s.turns[(s.oldest+s.flying)%turnsMax]
-	t.reset()
+	t.began = time.Now()
 	for len(t.items) < turnMax && s.end == nil {
 		message, rest, err := ParseFrame(b[used:])
 		if message == nil && err == nil {
@@ -172,20 +175,22 @@ func (s *stream) submit(t *turn) {
 	t.submit(s.backend, s.answered)
 }
 
-// answered sends the turns that are answered, in their order.
+// answered sends the turns that are answered, in their order. What a client has asked for counts also if it has left.
 func (s *stream) answered() {
-	if s.gone {
-		return // the session belongs to the goroutine
-	}
 	s.out = s.out[:0]
 	for s.flying > 0 && s.turns[s.oldest].isDone() {
-		s.appendTurn(&s.turns[s.oldest])
+		t := &s.turns[s.oldest]
+		s.appendTurn(t)
+		t.reset()
 		s.oldest, s.flying = (s.oldest+1)%turnsMax, s.flying-1
 	}
-	if len(s.out) == 0 {
+	if s.gone || len(s.out) == 0 {
 		return
 	}
 	s.to.Send(s.out)
+	if cap(s.out) > outKept {
+		s.out = nil
+	}
 	if s.isLeaving() {
 		s.Stop()
 	}
@@ -195,6 +200,7 @@ func (s *stream) answered() {
 // appendTurn appends the answers of a turn.
 func (s *stream) appendTurn(t *turn) {
 	t.moved(s.session)
+	s.out = slices.Grow(s.out, len(t.items)*answerSize)
 	var message [rangeMessageMax]byte
 	for i := range t.items {
 		one, at := &t.items[i], len(s.out)
@@ -234,8 +240,8 @@ func (s *stream) Stop() {
 	}
 }
 
-// IsBusy implements [Duplex]: a stream may be silent for as long as its client likes.
-func (s *stream) IsBusy() bool { return true }
+// IsBusy implements [Duplex].
+func (s *stream) IsBusy() bool { return s.flying > 0 }
 
 // Closed implements [Duplex].
 func (s *stream) Closed() {

@@ -29,11 +29,11 @@ const keptMax = 64
 
 // reset empties t, which is not under way.
 func (t *turn) reset() {
-	t.began = time.Now()
+	clear(t.batches)
+	t.items, t.batches = t.items[:0], t.batches[:0]
 	if cap(t.items) > keptMax {
 		t.items, t.batches = nil, nil
 	}
-	t.items, t.batches = t.items[:0], t.batches[:0]
 }
 
 // refuse adds a request that is not submitted.

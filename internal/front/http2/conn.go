@@ -256,13 +256,13 @@ func (c *conn) keep() {
 	}
 }
 
-// busy reports whether anything is under way. Calls with a duplex that waits for its client are not.
+// busy reports whether anything is under way. Calls of Config.Duplex that wait for their client are not.
 func (c *conn) busy() bool {
 	if len(c.streams) > c.duplexes || c.hot.Waiting() > 0 {
 		return true
 	}
 	for _, s := range c.streams {
-		if s.duplex.IsBusy() || len(s.out) > 0 {
+		if s.lasts || s.duplex.IsBusy() || s.resumed || len(s.out) > 0 {
 			return true
 		}
 	}
@@ -272,7 +272,7 @@ func (c *conn) busy() bool {
 // Idle ends the connection with GOAWAY.
 func (c *conn) Idle(_ *loop.Conn, err error) { c.finish(codeNone, err) }
 
-// Drained goes on with what waits until the client has read.
+// Drained goes on with what waits until the client has read, or was resumed.
 func (c *conn) Drained(*loop.Conn) {
 	c.pumpAll()
 	c.keep()

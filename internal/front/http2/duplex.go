@@ -32,10 +32,17 @@ func (a *sender) Send(frames []byte) {
 	}
 }
 
+// Resume leaves to Drained what Take may submit.
 func (a *sender) Resume() {
-	if !a.stream.feeding {
-		a.conn.feed(a.stream)
-		a.conn.keep()
+	c, s := a.conn, a.stream
+	switch {
+	case s.feeding:
+	case len(s.message) > 0:
+		s.resumed = true
+		c.conn.AwaitDrain()
+	default:
+		c.feed(s)
+		c.keep()
 	}
 }
 
@@ -89,7 +96,7 @@ func (c *conn) handOver(x *exchange, open func(front.Backend, grpc.Sender) grpc.
 	if gone || failed {
 		return false
 	}
-	s.x, s.message = nil, x.body.rest()
+	s.x, s.lasts, s.message = nil, true, x.body.rest()
 	s.duplex = open(c.front.cfg.Backend, &sender{c, s})
 	c.duplexes++
 	if c.stopping {
@@ -118,7 +125,7 @@ func (c *conn) feed(s *stream) {
 	if s.feeding {
 		return
 	}
-	s.feeding = true
+	s.feeding, s.resumed = true, false
 	for len(s.out) == 0 && c.streams[s.id] == s {
 		used, end := s.duplex.Take(s.message, s.ended)
 		if c.streams[s.id] != s {

@@ -24,13 +24,14 @@ type echo struct {
 	held    bool // take nothing
 	busy    bool // as long as it is open
 	stopped bool
+	takes   int
 
 	mu     sync.Mutex
 	closed bool
 }
 
 func (e *echo) Take(b []byte, last bool) (used int, end error) {
-	if e.held {
+	if e.takes++; e.held {
 		return 0, nil
 	}
 	message, rest, err := grpc.ParseFrame(b)
@@ -158,6 +159,29 @@ func TestDuplex_AnErrorEndsTheCall(t *testing.T) {
 	c.data(3, true, "")
 	if got, _, err = c.read(3); err != nil || got[3].status != "200" {
 		t.Errorf("the next call: %+v, %v", got[3], err)
+	}
+}
+
+// TestDuplex_IsResumedInTheNextWait: Resume may be called by the Done of a batch, where nothing may be submitted.
+func TestDuplex_IsResumedInTheNextWait(t *testing.T) {
+	e := &echo{times: 1, held: true}
+	s := startEcho(t, e)
+	c := s.dial(t)
+	c.begin(1, "/echo", "application/grpc")
+	c.data(1, true, framed("kept"))
+	await.Until(t, "the call has the message", func() (has bool) {
+		s.host.Call(func() { has = e.takes > 0 })
+		return has
+	})
+	s.host.Call(func() {
+		before := e.takes
+		e.held = false
+		if e.to.Resume(); e.takes != before {
+			t.Error("Take was called within Resume")
+		}
+	})
+	if got, _, err := c.read(1); err != nil || got[1].body != framed("kept") || !got[1].ended {
+		t.Errorf("got %+v, %v", got[1], err)
 	}
 }
 

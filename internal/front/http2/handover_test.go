@@ -4,9 +4,11 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"time"
 
 	xhttp2 "golang.org/x/net/http2"
 
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/grpc"
@@ -141,6 +143,54 @@ func TestHandOver_GoesOnAfterTheConnectionIsToEnd(t *testing.T) {
 	c.readUntil(t, r, func() bool { return r.ended })
 	if r.trailers["grpc-status"] != "14" {
 		t.Errorf("got %+v, want UNAVAILABLE", r)
+	}
+}
+
+// A silent call keeps its connection, unlike one of Config.Duplex.
+func TestHandOver_ASilentCallIsNotIdle(t *testing.T) {
+	e := &echo{times: 1}
+	handler, could := handing(e, closed())
+	s := start(t, handler, hasBackend, func(_ *http2.Config, limits *loop.Limits) { limits.IdleTimeout = time.Millisecond })
+	c := s.dial(t)
+	c.begin(1, "/any", "application/grpc")
+	c.data(1, false, "x")
+	if !await.Receive(t, "the handler", could) {
+		t.Fatal("not handed over")
+	}
+	s.dial(t).wantGone(xhttp2.ErrCodeNo) // as nothing is on it
+	c.data(1, true, framed("late"))
+	if got, _, err := c.read(1); err != nil || got[1].body != framed("late") || !got[1].ended {
+		t.Errorf("got %+v, %v", got[1], err)
+	}
+}
+
+// Clients end streams that they do not need any more by a reset: that is no flood unless answers are under way.
+func TestHandOver_ResetsOfSilentCallsAreNoFlood(t *testing.T) {
+	control, err := access.Open(access.Config{Now: func() time.Duration { return 0 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan *echo, 1)
+	s := start(t, func(w http.ResponseWriter, _ *http.Request) {
+		e := &echo{times: 1}
+		w.(grpc.HandOver).HandOver(func(_ front.Backend, to grpc.Sender) grpc.Duplex {
+			e.to = to
+			return e
+		})
+		opened <- e
+	}, hasBackend)
+	s.host.Call(func() { s.control = control })
+	c := s.dial(t)
+	const resets = 257
+	for i := range resets {
+		c.begin(uint32(2*i+1), "/any", "application/grpc")
+		e := await.Receive(t, "the call", opened)
+		_ = c.WriteRSTStream(uint32(2*i+1), xhttp2.ErrCodeCancel)
+		await.Until(t, "it is closed", e.isClosed)
+	}
+	c.ask(2*resets+1, "/timestamp")
+	if got, bye, err := c.read(2*resets + 1); err != nil || bye != nil || got[2*resets+1].status != "200" {
+		t.Errorf("after the resets: %+v, GOAWAY %v, %v", got[2*resets+1], bye, err)
 	}
 }
 

@@ -17,7 +17,9 @@ type stream struct {
 	call    *call       // nil: it is none
 	message []byte      // of the call, with its prefix, as far as it has come; of a duplex, what it has not taken
 	duplex  grpc.Duplex // nil: it is none
+	lasts   bool        // duplex may be silent for as long as its client likes
 	feeding bool        // duplex is taking
+	resumed bool        // duplex is to take in the next Wait
 	credit  int64       // what duplex has taken, and was not given back on the stream yet
 	out     []byte      // of the answer from the loop
 	trails  bool        // trailers follow it
@@ -243,6 +245,9 @@ func (c *conn) pump(s *stream) {
 		return
 	}
 	if len(s.out) == 0 {
+		if s.resumed {
+			c.feed(s)
+		}
 		return // the answer is still to come
 	}
 	switch s.out = c.send(s, s.out, !s.trails && s.duplex == nil); {

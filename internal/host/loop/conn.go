@@ -179,8 +179,12 @@ func (c *Conn) SetPartial(on bool) {
 	c.half = on
 }
 
-// AwaitDrain has [Drainer.Drained] called once the connection, which is choked now, no longer is.
-func (c *Conn) AwaitDrain() { c.drains = true }
+// AwaitDrain has [Drainer.Drained] called in the next Wait in which the connection is not choked.
+func (c *Conn) AwaitDrain() {
+	if c.drains = true; !c.Choked() {
+		c.loop.call(c)
+	}
+}
 
 // Close ends the connection once its output is written. The handler gets no more data; its
 // Closed is called with err. That may take a while, because the other side gets time to read

@@ -81,6 +81,46 @@ func TestLoop_LeavesNoDescriptors(t *testing.T) {
 	await.Until(t, "all descriptors are closed", func() bool { return descriptors(t) <= before })
 }
 
+// TestLoop_NoticesThatTheOtherSideHasVanished, also if nothing is sent and no timeout applies: the system asks.
+func TestLoop_NoticesThatTheOtherSideHasVanished(t *testing.T) {
+	h := newHost(t)
+	h.listen(listen(t, "tcp", "127.0.0.1:0"), loop.Limits{}, func(*loop.Conn) loop.Handler {
+		return &funcs{data: func(c *loop.Conn, b []byte) (int, error) {
+			c.Write(b)
+			return len(b), nil
+		}}
+	})
+	c := h.dial()
+	c.say("x")
+	c.expect("x")
+	fd := peerOf(t, c.LocalAddr().(*net.TCPAddr).Port)
+	const most = 120
+	var got [4]int
+	for i, o := range [...][2]int{{unix.SOL_SOCKET, unix.SO_KEEPALIVE}, {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE}, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL}, {unix.IPPROTO_TCP, unix.TCP_KEEPCNT}} {
+		var err error
+		if got[i], err = unix.GetsockoptInt(fd, o[0], o[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got[0] != 1 || got[1]+got[2]*got[3] > most {
+		t.Errorf("SO_KEEPALIVE, TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT are %v; want that the end is noticed within %d s", got, most)
+	}
+}
+
+// peerOf returns the descriptor of this process that is connected to a port.
+func peerOf(t *testing.T, port int) int {
+	t.Helper()
+	for fd := range 1 << 10 {
+		if addr, err := unix.Getpeername(fd); err == nil {
+			if tcp, ok := addr.(*unix.SockaddrInet4); ok && tcp.Port == port {
+				return fd
+			}
+		}
+	}
+	t.Fatalf("nothing is connected to port %d", port)
+	return -1
+}
+
 func TestLoop_WaitsWhenItIsOutOfDescriptors(t *testing.T) {
 	var logged strings.Builder
 	l, err := loop.New(slog.New(slog.NewTextHandler(&logged, nil)))

@@ -135,13 +135,29 @@ func duplicate(v any) (int, error) {
 	return fd, nil
 }
 
+// A connection without IdleTimeout, such as one with a silent stream, ends two minutes after its other side has vanished: that is asked
+// after so many seconds of silence, and again so often.
+const (
+	keepAliveIdle  = 60
+	keepAliveEvery = 15
+	keepAliveCount = 4
+)
+
 func (p *poller) listen(s *listener, ln net.Listener) error {
 	fd, err := duplicate(ln)
 	if err != nil {
 		return err
 	}
 	s.fd, s.ln = fd, ln
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, s.limits.UnsentMax) // the accepted inherit it
+	for _, o := range [...]struct{ level, name, value int }{ // the accepted inherit them
+		{unix.SOL_SOCKET, unix.SO_SNDBUF, s.limits.UnsentMax},
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAliveIdle},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAliveEvery},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAliveCount},
+	} {
+		_ = unix.SetsockoptInt(fd, o.level, o.name, o.value)
+	}
 	if err := p.enter(fd, nil, s); err != nil {
 		return errors.Join(err, unix.Close(fd))
 	}

@@ -1,0 +1,98 @@
+package grpc
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/front"
+)
+
+// holding is a backend that answers when it is told.
+type holding []*front.Batch
+
+func (h *holding) Status() *front.Status { return &front.Status{} }
+func (h *holding) Submit(b *front.Batch) { *h = append(*h, b) }
+func (h *holding) answer() {
+	held := *h
+	*h = nil
+	for _, b := range held {
+		for i, n := range b.Counts {
+			b.Ranges[i].Count = n
+		}
+		b.Done(b)
+	}
+}
+
+// sending counts bytes.
+type sending int
+
+func (s *sending) Send(frames []byte) { *s += sending(len(frames)) }
+func (s *sending) Resume()            {}
+
+func newStream(b front.Backend, to Sender) *stream {
+	return &stream{server: New(Config{}), backend: b, session: &access.Session{}, to: to, closed: make(chan struct{})}
+}
+
+// requests returns n frames with a message.
+func requests(n int, message string) []byte {
+	return bytes.Repeat(EndFrame(append(BeginFrame(nil), message...), 0), n)
+}
+
+// TestStream_ATakeSendsATurnAtMost: Take is called again once the client's windows have room for what was sent.
+func TestStream_ATakeSendsATurnAtMost(t *testing.T) {
+	for name, refused := range map[string]string{"count 0": "\x12\x02\x08\x00", "mode 7": "\x12\x02\x10\x07"} {
+		var sent sending
+		s, one := newStream(&holding{}, &sent), len(requests(1, refused))
+		used, err := s.Take(requests(3*turnMax, refused), false)
+		if used != turnMax*one || err != nil || sent == 0 {
+			t.Errorf("%s: %d requests were taken at once, %v, %d bytes sent; want %d", name, used/one, err, sent, turnMax)
+		}
+	}
+}
+
+// TestStream_KeepsLittleWhenItIsSilent, whatever it had before.
+func TestStream_KeepsLittleWhenItIsSilent(t *testing.T) {
+	var held holding
+	s := newStream(&held, new(sending))
+	b := requests(turnsMax*turnMax, "")
+	for range turnsMax {
+		used, err := s.Take(b, false)
+		if b = b[used:]; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !s.IsBusy() {
+		t.Error("not busy while answers are under way")
+	}
+	held.answer()
+	if len(b) > 0 || s.IsBusy() || cap(s.out) > outKept {
+		t.Errorf("%d bytes are left, busy: %t, %d bytes are kept for answers", len(b), s.IsBusy(), cap(s.out))
+	}
+	for i := range s.turns {
+		if kept := &s.turns[i]; cap(kept.items) > keptMax || cap(kept.batches) > keptMax {
+			t.Errorf("turn %d keeps %d items and %d batches", i, cap(kept.items), cap(kept.batches))
+		}
+	}
+}
+
+// TestStream_CountsWhatAClientThatHasLeftAskedFor, as the cluster has issued it.
+func TestStream_CountsWhatAClientThatHasLeftAskedFor(t *testing.T) {
+	var held holding
+	var sent sending
+	s, counted := newStream(&held, &sent), 0
+	s.server.cfg.Observe = func(_, code string, _ time.Duration) {
+		if counted++; code != "ok" {
+			t.Error(code)
+		}
+	}
+	const asked = 3
+	if _, err := s.Take(requests(asked, ""), false); err != nil {
+		t.Fatal(err)
+	}
+	s.Closed()
+	if held.answer(); counted != asked || sent > 0 {
+		t.Errorf("%d requests were counted, %d bytes sent; want %d and none", counted, sent, asked)
+	}
+}
