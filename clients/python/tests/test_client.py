@@ -242,15 +242,30 @@ async def test_calls_that_wait_are_bounded() -> None:
 @run
 async def test_counts_are_checked() -> None:
     async with Client("127.0.0.1:1", options=Options(lazy=True)) as client:
-        for wrong in (0, -1, (1 << 32) + 1):
-            with pytest.raises(ValueError, match="want 1 to"):
-                client.timestamps(wrong)
+        for wrong in (0, -1, (1 << 32) + 1, 1.5):
+            with pytest.raises(ValueError, match="want a whole number from 1 to"):
+                client.timestamps(wrong)  # type: ignore[arg-type]
             with pytest.raises(errors.InvalidArgumentError):
-                client.timestamps64(wrong)
+                client.timestamps64(wrong)  # type: ignore[arg-type]
             with pytest.raises(errors.InvalidArgumentError):
-                await client.ids(wrong)
+                await client.ids(wrong)  # type: ignore[arg-type]
         with pytest.raises(errors.InvalidArgumentError):
             client.timestamp(mode="fast")  # type: ignore[arg-type]
+
+
+@run
+async def test_a_wrong_timeout_harms_no_later_call() -> None:
+    node = await Node().start()
+    async with Client(node.addr) as client:
+        for wrong in ("1", float("nan")):
+            for call in (client.timestamp, client.timestamp64, client.id):
+                with pytest.raises(errors.InvalidArgumentError, match="timeout"):
+                    call(timeout=wrong)  # type: ignore[arg-type]
+            with pytest.raises(errors.InvalidArgumentError, match="timeout"):
+                client.timestamp(above=Timestamp(1, 1), timeout=wrong)  # type: ignore[arg-type]
+        assert await client.timestamp() < await client.timestamp(timeout=float("inf"))
+        assert await client.id(timeout=60)
+    await node.stop()
 
 
 @run
@@ -333,8 +348,10 @@ async def test_generators() -> None:
         ids = [await generator.next(), *generator.take(5), *await generator.next_n(5000)]
         assert ids == sorted(set(ids))
         assert {generator.layout.worker(id_) for id_ in ids} == {300} == {generator.worker}
-        with pytest.raises(errors.InvalidArgumentError):
-            await generator.next_n(1 << 30)
+        for wrong in (1 << 30, -5, 1.5):
+            with pytest.raises(errors.InvalidArgumentError):
+                await generator.next_n(wrong)  # type: ignore[arg-type]
+        assert generator.take() > ids[-1:]
         node.on["WORKER"] = lambda _: b"-NOPERM the role workers is missing\r\n"
         with pytest.raises(errors.ForbiddenError):
             await client.generator()

@@ -279,10 +279,10 @@ class Client:
             self._check_open()
             queue.make_room(self._queue_max)
         call = call or asyncio.Future(loop=self._loop)
+        self._limit(call, queue.pool, timeout)
         if size:
             queue.sizes[call] = size
         queue.calls.append(call)
-        self._limit(call, queue.pool, timeout)
         if len(queue.calls) == 1:
             queue.pool.begin(queue)
         return call
@@ -313,9 +313,9 @@ class Client:
             pool.alone = deque(other for other in pool.alone if not other.calls[0].done())
             if len(pool.alone) >= ALONE_MAX:
                 raise OverloadedError(f"{ALONE_MAX} calls with floors are waiting{self._trouble()}")
+        self._limit(call, pool, self.options.timeout if timeout is _DEFAULT else timeout)
         pool.alone.append(batch)
         self._want(pool.use)
-        self._limit(call, pool, self.options.timeout if timeout is _DEFAULT else timeout)
         if pool.refused and not pool.links:
             pool.fail(pool.refused)
         else:
@@ -342,6 +342,8 @@ class Client:
         """Takes the deadline of a call, unless it has the usual one: see _mark."""
         if timeout is _DEFAULT:
             return
+        if not _is_timeout(timeout):
+            raise InvalidArgumentError(f"timeout {timeout!r:.40}: want seconds, or None")
         self._special.add(call)
         call.add_done_callback(self._special.discard)
         if timeout is not None:
@@ -432,6 +434,10 @@ class Client:
 
 
 def _counted(count: int, most: int) -> int:
-    if not 1 <= count <= most:
-        raise InvalidArgumentError(f"{count} at once: want 1 to {most}")
+    if not isinstance(count, int) or not 1 <= count <= most:
+        raise InvalidArgumentError(f"{count!r:.40} at once: want a whole number from 1 to {most}")
     return count
+
+
+def _is_timeout(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not math.isnan(value))
