@@ -399,6 +399,7 @@ def test_options_that_are_wrong_are_all_named() -> None:
     for addrs, options, faults in (
         ((), Options(), ["64 addresses"]),
         (("host",), Options(cluster="x", queue_max=0), ["'host'", "cluster", "queue_max"]),
+        ((["h:1"],), Options(floor="00", timeout="1"), ["['h:1']", "floor", "timeout"]),  # type: ignore[arg-type]
         (("h:1",), Options(mode="fast", dial_timeout=0, connections=0), ["mode", "dial_timeout", "connections"]),  # type: ignore[arg-type]
     ):
         with pytest.raises(errors.InvalidArgumentError) as told:
@@ -413,6 +414,34 @@ def test_a_secret_is_not_printed() -> None:
         with pytest.raises(errors.InvalidArgumentError):
             Credentials(name, secret)
     assert dataclasses.replace(credentials, secret="new").secret == "new"
+
+
+@run
+async def test_credentials_that_cannot_be_had() -> None:
+    node = await Node().start()
+
+    def vault() -> Credentials:
+        raise RuntimeError("sealed")
+
+    for source, error, text in (
+        (vault, errors.DeadlineExceededError, "credentials failed: RuntimeError"),
+        (lambda: None, errors.InvalidArgumentError, "credentials: want Credentials, got NoneType"),
+        (("a", "b"), errors.InvalidArgumentError, "credentials: want Credentials, got tuple"),
+    ):
+        with pytest.raises(error, match=text):
+            await Client(node.addr, options=Options(credentials=source, timeout=1)).start()  # type: ignore[arg-type]
+    await node.stop()
+
+
+@run
+async def test_a_client_starts_once() -> None:
+    node = await Node().start()
+    async with Client(node.addr) as client:
+        await client.start()
+        assert await client.timestamp()
+    with pytest.raises(errors.ClosedError):
+        await client.start()
+    await node.stop()
 
 
 @run

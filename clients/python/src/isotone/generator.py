@@ -110,8 +110,8 @@ class Generator:
 
     def take(self, count: int = 1) -> list[int]:
         """Returns the next IDs without waiting, or raises; then none is used up. It is safe for threads."""
-        if self._closed:
-            raise ClosedError("the generator was closed")
+        if self._closed or self._client.forked:  # the parent makes the same IDs
+            raise ClosedError("the generator was closed, or was made before this process was forked")
         try:
             return self._current().take(count, self._now())
         except Error as error:
