@@ -13,7 +13,6 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Literal, TypeVar, cast
 
 from ._address import valid_addr
@@ -218,9 +217,7 @@ class Client:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property

@@ -15,7 +15,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, TypeVar
 
 from . import client as core
@@ -143,9 +142,7 @@ class Client:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -288,9 +285,7 @@ class Generator:
     def __enter__(self) -> Generator:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
