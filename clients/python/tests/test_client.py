@@ -417,6 +417,15 @@ def test_a_secret_is_not_printed() -> None:
 
 
 @run
+async def test_a_node_that_requires_tls_for_credentials() -> None:
+    node = await Node().start()
+    node.on["AUTH"] = lambda _: b"-ERR this port requires TLS\r\n"
+    with pytest.raises(errors.UnauthorizedError, match="may require TLS"):
+        await Client(node.addr, options=Options(credentials=Credentials("billing", "hush"))).start()
+    await node.stop()
+
+
+@run
 async def test_credentials_that_cannot_be_had() -> None:
     node = await Node().start()
 

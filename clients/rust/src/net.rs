@@ -153,6 +153,10 @@ impl Conn {
         match self.read().await {
             Ok(v) if v.text() == Some("OK") => Ok(()),
             Ok(_) => fault(Code::Unauthorized, "answer AUTH with OK".into()),
+            Err(Fault::Refused(e)) if e.code() == Code::InvalidArgument => {
+                let text = format!("{addr} takes no credentials on this connection; it may require TLS");
+                Err(Error::new(Code::Unauthorized, text).into())
+            }
             Err(Fault::Refused(e)) => fault(e.code(), format!("accept the credentials of {user}")),
             Err(broken) => Err(broken),
         }

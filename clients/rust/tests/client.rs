@@ -124,6 +124,14 @@ async fn observers_that_panic_harm_no_call() {
 }
 
 #[tokio::test]
+async fn a_node_that_requires_tls_for_credentials_says_so() {
+    let options = Options::new(Cluster::start(1).addrs()).credentials(|| Credentials::new("in-plaintext", "x"));
+    let refused = options.connect().await.map(drop).unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthorized);
+    assert!(refused.message().contains("may require TLS"), "{refused}");
+}
+
+#[tokio::test]
 async fn credentials_that_panic_are_named() {
     let cluster = Cluster::start(1);
     let options = Options::new(cluster.addrs()).timeout(Duration::from_millis(300));

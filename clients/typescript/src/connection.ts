@@ -183,9 +183,10 @@ export class Connection {
       return;
     }
     // Not even a part of the answer: who sends what was sent to it has the secret in it.
-    if (v.kind === "-")
-      throw new IsotoneError(decodeRefusal(v.text).code, `the node at ${this.addr} does not accept the credentials of ${this.name}`);
-    throw new IsotoneError("unauthorized", `the node at ${this.addr} does not answer AUTH with OK`);
+    const code = v.kind === "-" ? decodeRefusal(v.text).code : undefined;
+    if (code === undefined) throw new IsotoneError("unauthorized", `${this.addr} does not answer AUTH with OK`);
+    if (code !== "invalid_argument") throw new IsotoneError(code, `${this.addr} does not accept the credentials of ${this.name}`);
+    throw new IsotoneError("unauthorized", `${this.addr} takes no credentials on this connection; it may require TLS`);
   }
 
   private identified(v: Value): void {

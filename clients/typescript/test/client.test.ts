@@ -265,6 +265,13 @@ void test("timestamps of another size or type are refused", () =>
       await assert.rejects(client.timestamp({ above: above as unknown as Timestamp }), { code: "invalid_argument" });
   }));
 
+void test("a node that requires TLS for credentials says so", async () => {
+  await using cluster = await Cluster.start(1);
+  cluster.reply = (r) => (r.args[0] === "AUTH" ? "-ERR this port requires TLS\r\n" : undefined);
+  const options: Options = { addrs: cluster.addrs, credentials: { name: "ada", secret: "x" } };
+  await assert.rejects(Client.connect(options, soon), { code: "unauthorized", message: /may require TLS/ });
+});
+
 void test("credentials that cannot be had are named", async () => {
   await using cluster = await Cluster.start(1);
   const failing = { addrs: cluster.addrs, credentials: () => Promise.reject(new Error("sealed")) };

@@ -199,7 +199,7 @@ class Router:
             login = await self._credentials(link)
             *auth, info, answer = link.ask(*login, ["INFO", "cluster"], command)
             for reply in auth:
-                _check_login(login[0][1], await reply)
+                _check_login(link.addr, login[0][1], await reply)
             self._check_cluster(link.addr, refused(await info))
             return refused(await answer)
         except (UnauthorizedError, ForbiddenError, InvalidArgumentError) as error:
@@ -472,11 +472,13 @@ class Router:
             await asyncio.wait([link.gone for link in links])
 
 
-def _check_login(name: str, reply: Any) -> None:
+def _check_login(addr: str, name: str, reply: Any) -> None:
     # Nothing of the answer is told: who sends what was sent to it has the secret in it (C7).
     if isinstance(reply, Refusal) and reply.kind in ("retry", "quota"):
-        raise NoLeaderError("the node cannot check credentials now")
+        raise NoLeaderError(f"{addr} cannot check credentials now")
     if isinstance(reply, Refusal):
-        raise UnauthorizedError(f"the node does not accept the credentials of {name!r}")
+        if reply.code == "invalid_argument":
+            raise UnauthorizedError(f"{addr} takes no credentials on this connection; it may require TLS")
+        raise UnauthorizedError(f"{addr} does not accept the credentials of {name!r}")
     if reply != b"OK":
-        raise UnauthorizedError("the node does not answer AUTH with OK")
+        raise UnauthorizedError(f"{addr} does not answer AUTH with OK")

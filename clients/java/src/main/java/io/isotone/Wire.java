@@ -143,6 +143,10 @@ final class Wire {
     try {
       answer = in.value();
     } catch (IsotoneException e) {
+      if (e.code() == Code.INVALID_ARGUMENT) {
+        throw new IsotoneException(
+            Code.UNAUTHORIZED, addr + " takes no credentials on this connection; it may require TLS");
+      }
       throw new IsotoneException(e.code(), addr + " does not accept the credentials of " + user);
     } catch (java.net.ProtocolException e) {
       throw new java.net.ProtocolException("malformed answer to AUTH");

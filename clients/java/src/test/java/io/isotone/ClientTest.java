@@ -180,6 +180,17 @@ final class ClientTest {
   }
 
   @Test
+  void nodeThatRequiresTlsForCredentials() throws Exception {
+    try (FakeNode node = new FakeNode()) {
+      node.instead.put("AUTH", "-ERR this port requires TLS\r\n");
+      Options options = Options.of(node.addr()).credentials(() -> new Credentials("app", "x"));
+      IsotoneException e = assertThrows(IsotoneException.class, () -> IsotoneClient.open(options));
+      assertEquals(Code.UNAUTHORIZED, e.code());
+      assertTrue(e.getMessage().contains("may require TLS"), e.getMessage());
+    }
+  }
+
+  @Test
   void credentialsThatCannotBeHadAreNamed() throws Exception {
     try (FakeNode node = new FakeNode()) {
       for (Throwable fault : List.of(new NoClassDefFoundError("vault"), new IllegalStateException("vault"))) {
