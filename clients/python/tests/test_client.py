@@ -242,15 +242,30 @@ async def test_calls_that_wait_are_bounded() -> None:
 @run
 async def test_counts_are_checked() -> None:
     async with Client("127.0.0.1:1", options=Options(lazy=True)) as client:
-        for wrong in (0, -1, (1 << 32) + 1):
-            with pytest.raises(ValueError, match="want 1 to"):
-                client.timestamps(wrong)
+        for wrong in (0, -1, (1 << 32) + 1, 1.5):
+            with pytest.raises(ValueError, match="want a whole number from 1 to"):
+                client.timestamps(wrong)  # type: ignore[arg-type]
             with pytest.raises(errors.InvalidArgumentError):
-                client.timestamps64(wrong)
+                client.timestamps64(wrong)  # type: ignore[arg-type]
             with pytest.raises(errors.InvalidArgumentError):
-                await client.ids(wrong)
+                await client.ids(wrong)  # type: ignore[arg-type]
         with pytest.raises(errors.InvalidArgumentError):
             client.timestamp(mode="fast")  # type: ignore[arg-type]
+
+
+@run
+async def test_a_wrong_timeout_harms_no_later_call() -> None:
+    node = await Node().start()
+    async with Client(node.addr) as client:
+        for wrong in ("1", float("nan")):
+            for call in (client.timestamp, client.timestamp64, client.id):
+                with pytest.raises(errors.InvalidArgumentError, match="timeout"):
+                    call(timeout=wrong)  # type: ignore[arg-type]
+            with pytest.raises(errors.InvalidArgumentError, match="timeout"):
+                client.timestamp(above=Timestamp(1, 1), timeout=wrong)  # type: ignore[arg-type]
+        assert await client.timestamp() < await client.timestamp(timeout=float("inf"))
+        assert await client.id(timeout=60)
+    await node.stop()
 
 
 @run
@@ -333,8 +348,10 @@ async def test_generators() -> None:
         ids = [await generator.next(), *generator.take(5), *await generator.next_n(5000)]
         assert ids == sorted(set(ids))
         assert {generator.layout.worker(id_) for id_ in ids} == {300} == {generator.worker}
-        with pytest.raises(errors.InvalidArgumentError):
-            await generator.next_n(1 << 30)
+        for wrong in (1 << 30, -5, 1.5):
+            with pytest.raises(errors.InvalidArgumentError):
+                await generator.next_n(wrong)  # type: ignore[arg-type]
+        assert generator.take() > ids[-1:]
         node.on["WORKER"] = lambda _: b"-NOPERM the role workers is missing\r\n"
         with pytest.raises(errors.ForbiddenError):
             await client.generator()
@@ -382,6 +399,7 @@ def test_options_that_are_wrong_are_all_named() -> None:
     for addrs, options, faults in (
         ((), Options(), ["64 addresses"]),
         (("host",), Options(cluster="x", queue_max=0), ["'host'", "cluster", "queue_max"]),
+        ((["h:1"],), Options(floor="00", timeout="1"), ["['h:1']", "floor", "timeout"]),  # type: ignore[arg-type]
         (("h:1",), Options(mode="fast", dial_timeout=0, connections=0), ["mode", "dial_timeout", "connections"]),  # type: ignore[arg-type]
     ):
         with pytest.raises(errors.InvalidArgumentError) as told:
@@ -396,6 +414,43 @@ def test_a_secret_is_not_printed() -> None:
         with pytest.raises(errors.InvalidArgumentError):
             Credentials(name, secret)
     assert dataclasses.replace(credentials, secret="new").secret == "new"
+
+
+@run
+async def test_a_node_that_requires_tls_for_credentials() -> None:
+    node = await Node().start()
+    node.on["AUTH"] = lambda _: b"-ERR this port requires TLS\r\n"
+    with pytest.raises(errors.UnauthorizedError, match="may require TLS"):
+        await Client(node.addr, options=Options(credentials=Credentials("billing", "hush"))).start()
+    await node.stop()
+
+
+@run
+async def test_credentials_that_cannot_be_had() -> None:
+    node = await Node().start()
+
+    def vault() -> Credentials:
+        raise RuntimeError("sealed")
+
+    for source, error, text in (
+        (vault, errors.DeadlineExceededError, "credentials failed: RuntimeError"),
+        (lambda: None, errors.InvalidArgumentError, "credentials: want Credentials, got NoneType"),
+        (("a", "b"), errors.InvalidArgumentError, "credentials: want Credentials, got tuple"),
+    ):
+        with pytest.raises(error, match=text):
+            await Client(node.addr, options=Options(credentials=source, timeout=1)).start()  # type: ignore[arg-type]
+    await node.stop()
+
+
+@run
+async def test_a_client_starts_once() -> None:
+    node = await Node().start()
+    async with Client(node.addr) as client:
+        await client.start()
+        assert await client.timestamp()
+    with pytest.raises(errors.ClosedError):
+        await client.start()
+    await node.stop()
 
 
 @run

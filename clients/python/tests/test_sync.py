@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 from fake import beside
@@ -79,6 +84,97 @@ def test_an_interrupted_call_leaves_the_client_usable() -> None:
                 interrupted += 1
         assert not client._waits
         assert client.timestamp() < client.timestamp()
+
+
+def interrupted_at(point: int, call: Callable[[], object]) -> bool:
+    """Interrupts a call as it enters the point-th function of the client, but for those that only wait."""
+    entered = 0
+
+    def enter(frame: FrameType, event: str, _: object) -> None:
+        nonlocal entered
+        path, name = frame.f_code.co_filename, frame.f_code.co_name
+        ours = f"{os.sep}isotone{os.sep}" in path and not path.endswith("sync.py")
+        if event == "call" and ours and name != "<genexpr>":
+            entered += 1
+            if entered == point:
+                raise KeyboardInterrupt
+
+    sys.setprofile(enter)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_call_may_be_interrupted_anywhere() -> None:
+    with beside() as [node], sync.Client(node.addr, options=Options(timeout=5)) as client:
+        missed = point = 0
+        while missed < 5:  # what a call enters is not always the same
+            point += 1
+            missed = 0 if interrupted_at(point, client.timestamp) else missed + 1
+            assert client.timestamp() < client.timestamp()
+        assert point > 15
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_first_call_may_be_interrupted_anywhere() -> None:
+    point = interrupts = 0
+    with beside() as [node]:
+        while 7 * interrupts == point:
+            point += 7
+            with sync.Client(node.addr, options=Options(timeout=5, lazy=True)) as client:
+                interrupts += interrupted_at(point, client.timestamp)
+                assert client.timestamp() < client.timestamp()
+
+
+def test_a_hook_that_calls_its_client_does_not_block_it() -> None:
+    told: list[Any] = []
+
+    def leader(_: str) -> None:
+        try:
+            client.timestamp()
+        except RuntimeError as error:
+            told.append(error)
+
+    with beside() as [node]:
+        client = sync.Client(node.addr, options=Options(hooks=Hooks(leader=leader)))
+        with client:
+            assert client.timestamp()
+    assert "must not call its client" in str(told[0])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_leaves_the_client_to_the_parent() -> None:
+    with beside() as [node], sync.Client(node.addr) as client, client.generator() as generator:
+        before = client.timestamp()
+        read, write = os.pipe()
+        if (child := os.fork()) == 0:
+            told = []
+            for call in (client.timestamp, client.id, generator.next, generator.take):
+                try:
+                    call()
+                except errors.ClosedError as error:
+                    told.append(str(error))
+            client.close()
+            os.write(write, "\n".join(told).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(read, 1 << 12).decode().count("forked") == 4
+        assert before < client.timestamp() < client.timestamp()
+        os.close(read)
+        os.close(write)
+
+
+def test_a_client_starts_once() -> None:
+    with beside() as [node], sync.Client(node.addr) as client:
+        client.start()
+        assert client.timestamp()
+    with pytest.raises(errors.ClosedError):
+        client.start()
 
 
 def test_deadlines_and_errors() -> None:

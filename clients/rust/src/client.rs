@@ -53,7 +53,8 @@ impl Client {
     pub(crate) fn begin(options: Options) -> Self {
         let (mode, timeout) = (options.mode, options.timeout);
         let core = Core::new(options);
-        core.spawn(core.clone().watch_answers());
+        let ends = Handles(core.clone()); // the client ends with its runtime
+        core.spawn(async move { ends.0.clone().watch_answers().await });
         core.step();
         Self { _handles: Arc::new(Handles(core.clone())), core, mode, timeout, above: None }
     }

@@ -314,7 +314,9 @@ impl Shared {
                 Ok(ids) => return Ok(ids),
                 Err(refusal) => refusal,
             };
-            if self.client.core.is_closed() || self.state.lock().closed {
+            if self.state.lock().closed {
+                return Err(self.error(refusal));
+            } else if self.client.core.is_closed() {
                 return Err(Error::closed());
             }
             let pause = match refusal {

@@ -3,6 +3,7 @@
 use std::{
     future::poll_fn,
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -122,20 +123,24 @@ impl Conn {
         let options = &core.options;
         let mut conn = Self { stream: Stream::open(addr, options).await?, input: Vec::new() };
         let mut out = Vec::new();
+        let mut user = None;
         if let Some(source) = &options.credentials {
             if !conn.stream.is_private() {
                 let text = format!("the secret would cross the network to {addr} in plaintext: use TLS");
                 return Err(Error::new(Code::Unauthorized, text).into());
             }
-            let who = source();
-            who.validate()?;
-            resp::command(&mut out, &["AUTH", &who.name, &who.secret]);
+            let Ok(got) = catch_unwind(AssertUnwindSafe(|| source())) else {
+                return Err(Fault::Broken("the function for credentials has panicked".into()));
+            };
+            got.validate()?;
+            user = Some(got.name.clone());
+            resp::command(&mut out, &["AUTH", &got.name, &got.secret]);
         }
         resp::command(&mut out, &["INFO", "cluster"]);
         resp::command(&mut out, question);
         conn.write(out).await?;
-        if options.credentials.is_some() {
-            conn.authenticated().await?;
+        if let Some(user) = user {
+            conn.authenticated(addr, &user).await?;
         }
         let info = conn.read().await?;
         core.check_cluster(addr, info.text().unwrap_or_default())?;
@@ -143,11 +148,16 @@ impl Conn {
     }
 
     /// Reads the answer to AUTH. No part of it is shown: a node that echoes has the secret in it.
-    async fn authenticated(&mut self) -> Result<(), Fault> {
+    async fn authenticated(&mut self, addr: &str, user: &str) -> Result<(), Fault> {
+        let fault = |code, what: String| Err(Error::new(code, format!("{addr} does not {what}")).into());
         match self.read().await {
             Ok(v) if v.text() == Some("OK") => Ok(()),
-            Ok(_) => Err(Error::new(Code::Unauthorized, "the node does not answer AUTH with OK").into()),
-            Err(Fault::Refused(e)) => Err(Error::new(e.code(), "the node refuses AUTH").into()),
+            Ok(_) => fault(Code::Unauthorized, "answer AUTH with OK".into()),
+            Err(Fault::Refused(e)) if e.code() == Code::InvalidArgument => {
+                let text = format!("{addr} takes no credentials on this connection; it may require TLS");
+                Err(Error::new(Code::Unauthorized, text).into())
+            }
+            Err(Fault::Refused(e)) => fault(e.code(), format!("accept the credentials of {user}")),
             Err(broken) => Err(broken),
         }
     }

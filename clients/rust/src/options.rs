@@ -1,4 +1,10 @@
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{Client, Error, Timestamp, resp};
 
@@ -223,7 +229,7 @@ impl Options {
         self
     }
 
-    /// Calls `observer` on each event. It must return quickly, and not call the client.
+    /// Calls `observer` on each event. It must return quickly, and not call the client. If it panics, the client goes on.
     #[must_use]
     pub fn on_event(mut self, observer: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
@@ -269,7 +275,7 @@ impl Options {
 
     pub(crate) fn emit(&self, event: &Event<'_>) {
         if let Some(observer) = &self.observer {
-            observer(event);
+            let _ = catch_unwind(AssertUnwindSafe(|| observer(event))); // it would end a task that all calls need
         }
     }
 }

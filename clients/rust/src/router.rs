@@ -129,6 +129,17 @@ impl Router {
         list
     }
 
+    /// The nodes from which an answer is awaited: the leader, or those that have not answered who leads.
+    pub(crate) fn unanswered(&self) -> Vec<String> {
+        if !self.suspected {
+            return self.leader.iter().cloned().collect();
+        }
+        let has_answered = |addr: &String| {
+            self.nodes.get(addr).is_some_and(|n| !matches!(n.outcome, Outcome::Unknown | Outcome::Unreachable))
+        };
+        self.known().into_iter().filter(|addr| !has_answered(addr)).collect()
+    }
+
     fn members(&self) -> Vec<String> {
         if self.members.is_empty() { self.known() } else { self.members.clone() }
     }

@@ -184,6 +184,15 @@ impl Core {
         self.troubles.lock().iter().map(one).collect()
     }
 
+    /// The nodes that are silent without having failed, to append to a message.
+    fn silent(&self) -> String {
+        let unanswered = self.router.lock().unanswered();
+        let list = self.troubles.lock();
+        let silent = unanswered.iter().filter(|addr| list.iter().all(|(failed, ..)| failed != *addr));
+        let one = |addr: &String| format!("; {addr}: it has not answered yet");
+        silent.map(one).collect()
+    }
+
     /// The error of a call whose deadline has come.
     pub(crate) fn overdue(&self, quota: Option<Error>) -> Error {
         if let Some(quota) = quota {
@@ -192,6 +201,6 @@ impl Core {
         if let Some(foreign) = self.router.lock().foreign() {
             return Error::new(Code::WrongCluster, format!("no other node answers in time: {}", foreign.message()));
         }
-        Error::new(Code::DeadlineExceeded, format!("no answer in time{}", self.troubles()))
+        Error::new(Code::DeadlineExceeded, format!("no answer in time{}{}", self.troubles(), self.silent()))
     }
 }

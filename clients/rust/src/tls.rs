@@ -35,6 +35,9 @@ impl Tls {
         for certificate in certificates(ca).map_err(|_| wrong("no certificates of authorities"))? {
             roots.add(certificate).map_err(|e| wrong(&e.to_string()))?;
         }
+        if roots.is_empty() {
+            return Err(wrong("no certificates of authorities"));
+        }
         let builder = ClientConfig::builder_with_provider(ring::default_provider().into())
             .with_safe_default_protocol_versions()
             .map_err(|e| wrong(&e.to_string()))?

@@ -106,6 +106,74 @@ async fn a_late_call_names_what_was_tried() {
 }
 
 #[tokio::test]
+async fn a_late_call_names_a_node_that_is_silent() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
+    let late = Options::new([&addr]).timeout(Duration::from_millis(100)).connect().await.map(drop).unwrap_err();
+    assert_eq!(late.message(), format!("no answer in time; {addr}: it has not answered yet"));
+}
+
+#[tokio::test]
+async fn observers_that_panic_harm_no_call() {
+    let cluster = Cluster::start(1);
+    let options = Options::new(cluster.addrs()).timeout(Duration::from_secs(20));
+    let client = options.on_event(|_| panic!("by the test")).connect().await.unwrap();
+    let ts = client.timestamp().await.unwrap();
+    cluster.cut(0);
+    assert!(client.timestamp().await.unwrap() > ts);
+}
+
+#[tokio::test]
+async fn a_node_that_requires_tls_for_credentials_says_so() {
+    let options = Options::new(Cluster::start(1).addrs()).credentials(|| Credentials::new("in-plaintext", "x"));
+    let refused = options.connect().await.map(drop).unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthorized);
+    assert!(refused.message().contains("may require TLS"), "{refused}");
+}
+
+#[tokio::test]
+async fn credentials_that_panic_are_named() {
+    let cluster = Cluster::start(1);
+    let options = Options::new(cluster.addrs()).timeout(Duration::from_millis(300));
+    let late = options.credentials(|| panic!("by the test")).connect().await.map(drop).unwrap_err();
+    assert_eq!(late.code(), Code::DeadlineExceeded);
+    assert!(late.message().contains("the function for credentials has panicked"), "{late}");
+}
+
+#[test]
+fn a_client_ends_with_its_runtime() {
+    let cluster = Cluster::start(1);
+    let [its, other] = [(); 2].map(|()| tokio::runtime::Runtime::new().unwrap());
+    let client = its.block_on(Client::connect(cluster.addrs())).unwrap();
+    cluster.hold(true);
+    let waits = {
+        let client = client.clone();
+        other.spawn(async move { client.timestamp().await })
+    };
+    cluster.await_requests(1);
+    drop(its);
+    assert_eq!(other.block_on(waits).unwrap().unwrap_err().code(), Code::Closed);
+    assert_eq!(other.block_on(client.id()).unwrap_err().code(), Code::Closed);
+}
+
+#[tokio::test]
+async fn a_generator_that_was_closed_says_so() {
+    let cluster = Cluster::start(1);
+    let client = Client::connect(cluster.addrs()).await.unwrap();
+    let generator = client.generator(GeneratorOptions::default()).await.unwrap();
+    generator.close().await.unwrap();
+    for error in [generator.id().await.unwrap_err(), generator.try_id().unwrap_err()] {
+        assert_eq!((error.code(), error.message()), (Code::Closed, "the generator is closed"));
+    }
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn pem_without_a_certificate_is_refused() {
+    assert_eq!(isotone::Tls::from_pem(b"", None).map(drop).unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
 async fn closing_ends_calls() {
     let cluster = Cluster::start(1);
     let client = Client::connect(cluster.addrs()).await.unwrap();

@@ -92,8 +92,8 @@ async fn generators() -> Outcome {
 #[tokio::test]
 async fn secured() -> Outcome {
     use isotone::{Credentials, Tls};
-    let (addrs, ca) = (["localhost:1"], Vec::new());
-    let tls = Tls::from_pem(&ca, None)?; // or with a certificate of the client
+    let (addrs, ca) = (["localhost:1"], include_bytes!("../../python/tests/ca.pem"));
+    let tls = Tls::from_pem(ca, None)?; // or with a certificate of the client
     let options = Options::new(addrs).tls(tls).credentials(|| Credentials::new("bank", "a secret"));
     let client = options.lazy()?; // connects in the background
     println!("{:?}", client.cluster());

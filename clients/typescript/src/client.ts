@@ -1,7 +1,7 @@
 import { type Batch, idsPerRequest, kindArrival, kindIds, kindLease, kinds16, kinds64, type Kind } from "./batch.js";
 import { type Code, IsotoneError } from "./errors.js";
 import { Generator, type GeneratorOptions } from "./generator.js";
-import { type CallOptions, type Options, type TimestampOptions, isMode, isWithin, validate } from "./options.js";
+import { type CallOptions, type Options, type TimestampOptions, isMode, isTimestamp, isWithin, validate } from "./options.js";
 import type { ReadMode, Value } from "./resp.js";
 import { Router } from "./router.js";
 import { Range, Timestamp, step16, step64, timestamps64Max, timestampsMax } from "./timestamp.js";
@@ -81,8 +81,9 @@ export class Client implements AsyncDisposable {
     o: TimestampOptions,
   ): Promise<T> {
     const mode = o.mode ?? this.#router.options.mode;
-    if (!isWithin(count, 1, most)) return invalid(`${count} timestamps: want 1 to ${most}`);
+    if (!isWithin(count, 1, most)) return invalid(`${count} timestamps: want a whole number from 1 to ${most}`);
     if (!isMode(mode)) return invalid("mode: want quorum or lease");
+    if (!isTimestamp(o.above)) return invalid("above: want a Timestamp; see Timestamp.parse, fromBytes and from64");
     const kind = kinds[mode === undefined ? 0 : mode === "quorum" ? 1 : 2] as Kind;
     const { above } = o;
     if (!above || above.equals(Timestamp.zero)) return this.#router.requests.pools.stamps.call(kind, count, pick, o);
@@ -101,7 +102,7 @@ export class Client implements AsyncDisposable {
 
   /** Returns 1 to 65,536 IDs, perhaps from several members. */
   async ids(count: number, options: CallOptions = noOptions): Promise<bigint[]> {
-    if (!isWithin(count, 1, idsMax)) return invalid(`${count} IDs: want 1 to ${idsMax}`);
+    if (!isWithin(count, 1, idsMax)) return invalid(`${count} IDs: want a whole number from 1 to ${idsMax}`);
     this.#router.use("ids");
     const parts: Promise<bigint[]>[] = [];
     for (let rest = count; rest > 0; rest -= idsPerRequest) {

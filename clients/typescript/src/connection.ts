@@ -1,7 +1,7 @@
 import * as net from "node:net";
 import * as tls from "node:tls";
-import { IsotoneError, Malformed, classOf, decodeRefusal, splitAddr } from "./errors.js";
-import { type Options, validateCredentials } from "./options.js";
+import { IsotoneError, Malformed, classOf, decodeRefusal, readable, splitAddr, toError } from "./errors.js";
+import { type Credentials, type Options, validateCredentials } from "./options.js";
 import { type Limits, Parser, type Value, command, limits, readCluster } from "./resp.js";
 import type { Use } from "./search.js";
 
@@ -83,6 +83,7 @@ export class Connection {
   private readonly parser = new Parser();
   private readonly socket: net.Socket;
   private timer: NodeJS.Timeout | undefined;
+  private name = "";
 
   /** Begins to connect. A connection for questions asks the first one at once. */
   constructor(
@@ -162,9 +163,18 @@ export class Connection {
     if (!secure && !isLoopback(this.socket.remoteAddress ?? "")) {
       throw new IsotoneError("unauthorized", `the secret would cross the network to ${this.addr} in plaintext: set the option tls`);
     }
-    const got = typeof credentials === "function" ? await credentials() : credentials;
+    const got = typeof credentials === "function" ? await this.told(credentials) : credentials;
     validateCredentials(got);
+    this.name = got.name;
     return command("AUTH", got.name, Buffer.from(got.secret).toString("latin1"));
+  }
+
+  private async told(source: () => Credentials | Promise<Credentials>): Promise<Credentials> {
+    try {
+      return await source();
+    } catch (error) {
+      throw new Error(`the function for credentials failed: ${readable(error)}`, { cause: error });
+    }
   }
 
   private authenticated(v: Value): void {
@@ -173,8 +183,10 @@ export class Connection {
       return;
     }
     // Not even a part of the answer: who sends what was sent to it has the secret in it.
-    const code = v.kind === "-" ? decodeRefusal(v.text).code : "unauthorized";
-    throw new IsotoneError(code, `the node at ${this.addr} does not answer AUTH with OK`);
+    const code = v.kind === "-" ? decodeRefusal(v.text).code : undefined;
+    if (code === undefined) throw new IsotoneError("unauthorized", `${this.addr} does not answer AUTH with OK`);
+    if (code !== "invalid_argument") throw new IsotoneError(code, `${this.addr} does not accept the credentials of ${this.name}`);
+    throw new IsotoneError("unauthorized", `${this.addr} takes no credentials on this connection; it may require TLS`);
   }
 
   private identified(v: Value): void {
@@ -225,8 +237,4 @@ function asRefusal(error: unknown): Error {
     classOf(error.code) !== "retry" &&
     ["unauthorized", "forbidden", "invalid_argument"].includes(error.code);
   return refuses ? new RefusedClient(error) : toError(error);
-}
-
-function toError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error));
 }

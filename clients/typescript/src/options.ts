@@ -1,5 +1,5 @@
-import type { ConnectionOptions } from "node:tls";
-import { IsotoneError, splitAddr } from "./errors.js";
+import { type ConnectionOptions, createSecureContext } from "node:tls";
+import { IsotoneError, splitAddr, toError } from "./errors.js";
 import { type ReadMode, isCluster, membersMax } from "./resp.js";
 import type { Timestamp } from "./timestamp.js";
 
@@ -20,7 +20,10 @@ export interface Answer {
   readonly tookMs: number;
 }
 
-/** Functions that are called when something happens, once for each request and not for each call. For metrics, logs and traces. */
+/**
+ * Functions that are called when something happens, once for each request and not for each call. For metrics, logs and traces. What they throw is an
+ * uncaught exception of the process, and no error of a call.
+ */
 export interface Hooks {
   /** A request was answered. */
   answered?(answer: Answer): void;
@@ -78,11 +81,26 @@ export function validate(o: Options): void {
   need(addrs.length >= 1 && addrs.length <= membersMax, `addrs: want 1 to ${membersMax} addresses`);
   for (const addr of addrs)
     need(typeof addr === "string" && splitAddr(addr) !== undefined, `address ${JSON.stringify(addr)}: want host:port`);
-  need(o.cluster === undefined || isCluster(o.cluster), "cluster: want 16 hexadecimal digits");
+  need(o.cluster === undefined || isCluster(o.cluster), "cluster: want 16 hexadecimal digits in lower case");
+  need(isTimestamp(o.floor), "floor: want a Timestamp; see Timestamp.parse, fromBytes and from64");
   need(isMode(o.mode), "mode: want quorum or lease");
   need(isWithin(o.queueMax ?? 1, 1, queueMaxMax), `queueMax: want 1 to ${queueMaxMax}`);
   need(isWithin(o.dialTimeoutMs ?? 1, 1, 3_600_000), "dialTimeoutMs: want 1 to 3600000");
+  const attempt = (what: string, check: () => void): void => {
+    try {
+      check();
+    } catch (error) {
+      faults.push(what + toError(error).message);
+    }
+  };
+  if (o.tls) attempt("tls: ", () => createSecureContext(o.tls));
+  if (o.credentials && typeof o.credentials !== "function") attempt("", () => validateCredentials(o.credentials));
   if (faults.length > 0) throw new IsotoneError("invalid_argument", faults.join("; "));
+}
+
+/** Reports whether a value is a timestamp, perhaps of another copy of this package, or none. */
+export function isTimestamp(t: unknown): t is Timestamp | undefined {
+  return t === undefined || (typeof t === "object" && typeof (t as Partial<Timestamp> | null)?.compare === "function");
 }
 
 /** Reports whether a value is a read mode, or none. */
@@ -96,9 +114,11 @@ export function isWithin(n: unknown, least: number, most: number): boolean {
 }
 
 /** Throws unless credentials have the form that nodes accept. The message does not contain the secret. */
-export function validateCredentials({ name, secret }: Credentials): void {
-  if (!/^[A-Za-z0-9._-]{1,64}$/.test(name))
+export function validateCredentials(credentials: unknown): asserts credentials is Credentials {
+  const { name, secret } = (credentials ?? {}) as Partial<Credentials>;
+  if (typeof name !== "string" || !/^[A-Za-z0-9._-]{1,64}$/.test(name))
     throw new IsotoneError("invalid_argument", "credentials: want a name of 1 to 64 letters, digits, '.', '_' and '-'");
+  if (typeof secret !== "string") throw new IsotoneError("invalid_argument", `credentials of ${name}: want a secret, a string`);
   const bytes = Buffer.byteLength(secret);
   if (bytes < 1 || bytes > 256)
     throw new IsotoneError("invalid_argument", `credentials of ${name}: want a secret of 1 to 256 bytes, got ${bytes}`);

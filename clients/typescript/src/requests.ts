@@ -25,6 +25,8 @@ export interface Routes {
   recovered(addr: string): void;
   /** Has a step be done by then. */
   stepBy(due: number): void;
+  /** Returns the nodes from which an answer is awaited. */
+  unanswered(): string[];
 }
 
 /** Sends the requests of all calls, and decides what an answer or a refusal means for them. */
@@ -204,7 +206,7 @@ export class Requests implements PoolOwner {
   }
 
   trouble(): string {
-    return this.troubles.text();
+    return this.troubles.text(this.routes.unanswered());
   }
 
   /** Calls a hook. What it throws is not for the call at hand. */

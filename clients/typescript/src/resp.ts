@@ -75,7 +75,7 @@ export class Parser {
     if (this.rest < 23) return undefined;
     if (input[at + 21] !== 13 || input[at + 22] !== 10) throw new Malformed("a timestamp of more than 16 bytes");
     this.at += 23;
-    return Timestamp.fromBytes(input, at + 5);
+    return Timestamp.read(input, at + 5);
   }
 
   /** Reads any answer; undefined if more is needed. An error has the kind `-`. */

@@ -99,6 +99,10 @@ export class Router implements Owner, Routes {
     this.timer = setTimeout(() => (this.timer = setTimeout(() => this.step(), 0)), Math.ceil(wait));
   }
 
+  unanswered(): string[] {
+    return [...this.all()].filter(({ isOpen, pending }) => !isOpen || pending.length > 0).map(({ addr }) => addr);
+  }
+
   /** Has a step be done by then. */
   stepBy(due: number): void {
     if (due < this.timerDue) this.setTimer(due - performance.now());

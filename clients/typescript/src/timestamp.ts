@@ -36,12 +36,18 @@ export class Timestamp {
   /** Reads the form that {@link Timestamp.toString} writes: 32 hexadecimal digits. */
   static parse(text: string): Timestamp {
     if (!/^[0-9a-f]{32}$/i.test(text)) throw new IsotoneError("invalid_argument", "a timestamp has 32 hexadecimal digits");
-    return Timestamp.fromBytes(Buffer.from(text, "hex"));
+    return Timestamp.read(Buffer.from(text, "hex"), 0);
   }
 
-  /** Reads 16 bytes, big-endian, of an array from `at` on. */
-  static fromBytes(bytes: Uint8Array, at = 0): Timestamp {
-    if (at < 0 || bytes.length - at < 16) throw new IsotoneError("invalid_argument", "a timestamp has 16 bytes");
+  /** Reads exactly 16 bytes, big-endian. */
+  static fromBytes(bytes: Uint8Array): Timestamp {
+    if (!(bytes instanceof Uint8Array) || bytes.length !== 16)
+      throw new IsotoneError("invalid_argument", "a timestamp is a Uint8Array of 16 bytes");
+    return Timestamp.read(bytes, 0);
+  }
+
+  /** Reads 16 bytes from `at` on, which must be there. @internal */
+  static read(bytes: Uint8Array, at: number): Timestamp {
     return new Timestamp(int32(bytes, at), int32(bytes, at + 4), int32(bytes, at + 8), int32(bytes, at + 12));
   }
 

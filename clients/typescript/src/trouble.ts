@@ -16,8 +16,12 @@ export class Trouble {
     this.list.clear();
   }
 
-  /** Returns the failures, to append to a message; "" if there are none. */
-  text(): string {
-    return [...this.list].map(([addr, { text, times }]) => `; ${addr}: ${text}${times > 1 ? ` (${times} times)` : ""}`).join("");
+  /** Returns the failures, and the nodes that are silent without having failed, to append to a message; "" if there are none. */
+  text(unanswered: readonly string[]): string {
+    const silent = [...new Set(unanswered)].filter((addr) => !this.list.has(addr)).map((addr) => `; ${addr}: it has not answered yet`);
+    return (
+      [...this.list].map(([addr, { text, times }]) => `; ${addr}: ${text}${times > 1 ? ` (${times} times)` : ""}`).join("") +
+      silent.join("")
+    );
   }
 }

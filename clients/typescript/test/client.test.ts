@@ -246,6 +246,50 @@ void test("no call fails when the leader hangs up and another one is elected", (
     }
   }));
 
+void test("options of a wrong type fail at once", () => {
+  for (const [wrong, fault] of [
+    [{ floor: "18ea3fd0c5c8f67a0000000000000000" }, /^floor: want a Timestamp/],
+    [{ floor: new Uint8Array(16) }, /^floor: want a Timestamp/],
+    [{ tls: { cert: "no certificate", key: "no key" } }, /^tls: /],
+    [{ credentials: { name: "a b", secret: "c" } }, /^credentials: want a name/],
+    [{ credentials: { name: "ada" } }, /^credentials of ada: want a secret/],
+  ] as const)
+    assert.throws(() => new Client({ addrs: ["127.0.0.1:1"], ...wrong } as Options), { code: "invalid_argument", message: fault });
+});
+
+void test("timestamps of another size or type are refused", () =>
+  withClient(async (client) => {
+    for (const wrong of [new Uint8Array(15), new Uint8Array(17), "0".repeat(16)])
+      assert.throws(() => Timestamp.fromBytes(wrong as Uint8Array), { code: "invalid_argument" });
+    for (const above of ["18ea3fd0c5c8f67a0000000000000000", 5n, null])
+      await assert.rejects(client.timestamp({ above: above as unknown as Timestamp }), { code: "invalid_argument" });
+  }));
+
+void test("a node that requires TLS for credentials says so", async () => {
+  await using cluster = await Cluster.start(1);
+  cluster.reply = (r) => (r.args[0] === "AUTH" ? "-ERR this port requires TLS\r\n" : undefined);
+  const options: Options = { addrs: cluster.addrs, credentials: { name: "ada", secret: "x" } };
+  await assert.rejects(Client.connect(options, soon), { code: "unauthorized", message: /may require TLS/ });
+});
+
+void test("credentials that cannot be had are named", async () => {
+  await using cluster = await Cluster.start(1);
+  const failing = { addrs: cluster.addrs, credentials: () => Promise.reject(new Error("sealed")) };
+  const [addr] = cluster.addrs;
+  const message = new RegExp(`; ${addr}: the function for credentials failed: sealed`);
+  await assert.rejects(Client.connect(failing, { deadlineMs: 200 }), { code: "deadline_exceeded", message });
+  const none = { addrs: cluster.addrs, credentials: () => undefined } as unknown as Options;
+  await assert.rejects(Client.connect(none, soon), { code: "invalid_argument", message: /credentials/ });
+});
+
+void test("a node that is silent is named", async () => {
+  await using cluster = await Cluster.start(1);
+  cluster.reply = () => ""; // to everything
+  const [addr] = cluster.addrs;
+  const message = `no answer in time; ${addr}: it has not answered yet`;
+  await assert.rejects(Client.connect({ addrs: cluster.addrs }, { deadlineMs: 100 }), { code: "deadline_exceeded", message });
+});
+
 void test("a secret is in no error and in nothing that is printed", async () => {
   const secret = "open sesame";
   await using cluster = await Cluster.start(1);

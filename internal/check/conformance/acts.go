@@ -49,6 +49,14 @@ func (s *stage) open(change ...options) *client {
 	return c
 }
 
+// serving begins a cluster, and a client that was answered.
+func (s *stage) serving(rule string, nodes int, change ...options) *client {
+	s.start(nodes)
+	c := s.open(change...)
+	c.timestamp(rule)
+	return c
+}
+
 // at has a client know these nodes only.
 func at(nodes ...*node) options {
 	return func(o *Options) {

@@ -147,9 +147,7 @@ func wrongAddress(name, addr string) Scenario {
 
 var clusters = []Scenario{
 	{Name: "the-first-cluster-is-pinned", Rules: rules("C12", "C13"), play: func(s *stage) {
-		s.start(1)
-		c := s.open()
-		c.timestamp("C13")
+		c := s.serving("C13", 1)
 		s.check(c.pinned() == clusterID, "C13", "the client is pinned to %q, want %s", c.pinned(), clusterID)
 	}},
 	{Name: "the-cluster-of-the-options", Rules: rules("C13", "C14"), play: func(s *stage) {
@@ -176,9 +174,7 @@ var clusters = []Scenario{
 		s.open(ofCluster(clusterID)).timestamp("C14")
 	}},
 	{Name: "a-leader-that-comes-back-as-another-cluster", Rules: rules("C14", "C15"), play: func(s *stage) {
-		s.start(1)
-		c := s.open()
-		c.timestamp("C14")
+		c := s.serving("C14", 1)
 		s.nodes[0].becomes(foreignID)
 		s.eventually("C15", "wrong_cluster", func() *call { return c.begin("timestamp", 0, within(short)) })
 		c.begin("id", 0, within(2*short)).fails("C15", "wrong_cluster", "deadline_exceeded")
@@ -188,9 +184,7 @@ var clusters = []Scenario{
 	}},
 	{Name: "what-a-foreign-node-says-of-the-leader", Rules: rules("C14"), play: func(s *stage) {
 		// The foreign node names a node that nobody else knows, as the leader of its cluster.
-		s.start(1)
-		c := s.open()
-		c.timestamp("C14")
+		c := s.serving("C14", 1)
 		s.nodes[0].becomes(foreignID)
 		other := s.add()
 		other.cluster = foreignID

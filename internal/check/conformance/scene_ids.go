@@ -341,9 +341,7 @@ var generators = []Scenario{
 		s.check(len(s.grants) == 1, "C59", "%d leases, want 1", len(s.grants))
 	}},
 	{Name: "a-lease-of-another-cluster", Rules: rules("C14"), Needs: needs(featGenerator), play: func(s *stage) {
-		s.start(1)
-		c := s.open()
-		c.timestamp("C14")
+		c := s.serving("C14", 1)
 		s.nodes[0].becomes(foreignID)
 		g := c.generator(lengthy, within(2*short))
 		g.made.fails("C14", "wrong_cluster", "deadline_exceeded")

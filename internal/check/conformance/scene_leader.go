@@ -16,9 +16,7 @@ var leaders = []Scenario{
 		c.timestamp("C42")
 	}},
 	{Name: "moved-three-times", Rules: rules("C42"), play: func(s *stage) {
-		s.start(4)
-		c := s.open()
-		c.timestamp("C42")
+		c := s.serving("C42", 4)
 		for i := range 3 {
 			s.nodes[i].say("TS", -1, faultLine("MOVED 0 "+s.nodes[i+1].addr))
 		}
@@ -26,9 +24,7 @@ var leaders = []Scenario{
 		c.timestamp("C42")
 	}},
 	{Name: "nodes-that-redirect-to-each-other", Rules: rules("C42", "C47"), play: func(s *stage) {
-		s.start(2)
-		c := s.open(connections(1))
-		c.timestamp("C42")
+		c := s.serving("C42", 2, connections(1))
 		loop := []*rule{
 			s.nodes[0].say("TS", -1, faultLine("MOVED 0 "+s.nodes[1].addr)),
 			s.nodes[1].say("TS", -1, faultLine("MOVED 0 "+s.nodes[0].addr)),
@@ -45,9 +41,7 @@ var leaders = []Scenario{
 		call.want("C42")
 	}},
 	{Name: "a-node-that-redirects-to-itself", Rules: rules("C42", "C47"), play: func(s *stage) {
-		s.start(1)
-		c := s.open(connections(1))
-		c.timestamp("C42")
+		c := s.serving("C42", 1, connections(1))
 		self := s.nodes[0].say("TS", -1, faultLine("MOVED 0 "+s.nodes[0].addr))
 		call := c.begin("timestamp", 0)
 		s.paced("C47", s.nodes[0].awaitGot("TS", 24), 150*time.Millisecond)
@@ -55,32 +49,24 @@ var leaders = []Scenario{
 		call.want("C42")
 	}},
 	{Name: "moved-to-a-dead-node", Rules: rules("C42", "C43"), play: func(s *stage) {
-		s.start(3)
-		c := s.open()
-		c.timestamp("C42")
+		c := s.serving("C42", 3)
 		s.nodes[1].stop()
 		s.nodes[0].say("TS", -1, faultLine("MOVED 0 "+s.nodes[1].addr))
 		s.lead(2)
 		c.timestamp("C43")
 	}},
 	{Name: "an-election", Rules: rules("C34", "C40"), play: func(s *stage) {
-		s.start(3)
-		c := s.open()
-		c.timestamp("C34")
+		c := s.serving("C34", 3)
 		s.lead(-1)
 		calls := []*call{c.begin("timestamp", 0), c.begin("timestamps", 5), c.begin("timestamp64", 0)}
 		for _, n := range s.nodes {
 			n.awaitGot("CLUSTER SLOTS", 4)
 		}
 		s.lead(2)
-		for _, call := range calls {
-			call.want("C40")
-		}
+		wantAll("C40", calls...)
 	}},
 	{Name: "a-leader-that-dies", Rules: rules("C43", "C40"), play: func(s *stage) {
-		s.start(3)
-		c := s.open()
-		c.timestamp("C43")
+		c := s.serving("C43", 3)
 		s.lead(1)
 		s.nodes[0].stop()
 		c.timestamp("C43")
@@ -89,22 +75,16 @@ var leaders = []Scenario{
 		c.timestamp("C43")
 	}},
 	{Name: "a-leader-that-dies-with-requests-under-way", Rules: rules("C43", "C30"), play: func(s *stage) {
-		s.start(3)
-		c := s.open()
-		c.timestamp("C43")
+		c := s.serving("C43", 3)
 		gate := s.nodes[0].hold("TS", -1)
 		calls := []*call{c.begin("timestamp", 0), c.begin("timestamps", 5), c.begin("timestamps", 7, mode("lease"))}
 		gate.await(1)
 		s.lead(1)
 		s.nodes[0].stop()
-		for _, call := range calls {
-			call.want("C30")
-		}
+		wantAll("C30", calls...)
 	}},
 	{Name: "a-leader-that-dies-after-half-an-answer", Rules: rules("C30", "C43"), play: func(s *stage) {
-		s.start(2)
-		c := s.open()
-		c.timestamp("C30")
+		c := s.serving("C30", 2)
 		s.nodes[0].spoil("C30", "TS", 1, func(a answer) answer {
 			s.lead(1)
 			return answer{bytes: a.bytes[:12], end: true}
@@ -113,9 +93,7 @@ var leaders = []Scenario{
 		c.get("C30", "timestamps", 5)
 	}},
 	{Name: "all-nodes-die-and-come-back", Rules: rules("C43", "C40"), play: func(s *stage) {
-		s.start(3)
-		c := s.open()
-		c.timestamp("C43")
+		c := s.serving("C43", 3)
 		for _, n := range s.nodes {
 			n.stop()
 		}
@@ -125,9 +103,7 @@ var leaders = []Scenario{
 		c.timestamp("C43")
 	}},
 	{Name: "a-silent-leader", Rules: rules("C44", "C41"), play: func(s *stage) {
-		s.start(3)
-		c := s.open()
-		c.timestamp("C44")
+		c := s.serving("C44", 3)
 		gate := s.nodes[0].freeze()
 		call := c.begin("timestamp", 0)
 		gate.await(1)
@@ -138,9 +114,7 @@ var leaders = []Scenario{
 	}},
 	{Name: "a-silent-leader-that-answers-after-all", Rules: rules("C44"), play: func(s *stage) {
 		// No other node leads. The client searches, and goes on listening: the answer is good.
-		s.start(2)
-		c := s.open(connections(1))
-		c.timestamp("C44")
+		c := s.serving("C44", 2, connections(1))
 		gate := s.nodes[0].hold("TS", 1)
 		down := s.nodes[1].say("CLUSTER SLOTS", -1, faultLine("CLUSTERDOWN no leader is known"))
 		before := len(s.nodes[1].got("CLUSTER SLOTS"))
@@ -152,9 +126,7 @@ var leaders = []Scenario{
 		s.nodes[1].off(down)
 	}},
 	{Name: "followers-that-have-not-noticed-a-death", Rules: rules("C41"), play: func(s *stage) {
-		s.start(3)
-		c := s.open()
-		c.timestamp("C41")
+		c := s.serving("C41", 3)
 		stale := s.nodes[1].say("CLUSTER SLOTS", -1, slots(s.nodes[0].addr, s.nodes[1].addr, s.nodes[2].addr))
 		s.nodes[0].stop()
 		s.lead(2)
@@ -216,18 +188,14 @@ var leaders = []Scenario{
 		c.timestamp("C46")
 	}},
 	{Name: "a-member-that-hangs-delays-nothing", Rules: rules("C40"), play: func(s *stage) {
-		s.start(3)
-		c := s.open()
-		c.timestamp("C40")
+		c := s.serving("C40", 3)
 		s.nodes[1].freeze()
 		s.lead(2)
 		s.nodes[0].stop()
 		c.timestamp("C40")
 	}},
 	{Name: "questions-are-paced", Rules: rules("C40", "C47"), play: func(s *stage) {
-		s.start(2)
-		c := s.open()
-		c.timestamp("C40")
+		c := s.serving("C40", 2)
 		s.lead(-1)
 		call := c.begin("timestamp", 0)
 		before := len(s.nodes[1].got("CLUSTER SLOTS"))
@@ -260,9 +228,7 @@ var leaders = []Scenario{
 	}},
 	{Name: "an-idle-client-sends-nothing", Rules: rules("C46"), play: func(s *stage) {
 		// A first quiet moment may end what a client begins beside its calls. After that nothing may come for longer than C46 says.
-		s.start(2)
-		c := s.open()
-		c.timestamp("C46")
+		c := s.serving("C46", 2)
 		c.get("C46", "id", 0)
 		s.quiet(2 * time.Second)
 		s.change("the client is idle", func() { s.still = true })
@@ -344,9 +310,7 @@ func (s *stage) quiet(d time.Duration) {
 var deadlines = []Scenario{
 	missed("timestamp"), missed("timestamps"), missed("timestamp64"), missed("id"), missed("ids"),
 	{Name: "a-deadline-over-many-attempts", Rules: rules("C48", "C34"), play: func(s *stage) {
-		s.start(2)
-		c := s.open()
-		c.timestamp("C48")
+		c := s.serving("C48", 2)
 		s.lead(-1)
 		c.begin("timestamp", 0, within(short)).fails("C48", "deadline_exceeded", "no_leader")
 	}},
@@ -357,9 +321,7 @@ var deadlines = []Scenario{
 		c.begin("timestamps", 2, within(short)).fails("C48", "deadline_exceeded")
 	}},
 	{Name: "a-missed-deadline-names-the-nodes", Rules: rules("C48"), play: func(s *stage) {
-		s.start(2)
-		c := s.open()
-		c.timestamp("C48")
+		c := s.serving("C48", 2)
 		s.lead(-1)
 		s.nodes[0].stop()
 		for began := time.Now(); ; {
@@ -405,9 +367,7 @@ var deadlines = []Scenario{
 		call.fails("C49", "canceled")
 	}},
 	{Name: "a-client-is-closed", Rules: rules("C50"), play: func(s *stage) {
-		s.start(2)
-		c := s.open()
-		c.timestamp("C50")
+		c := s.serving("C50", 2)
 		c.get("C50", "id", 0)
 		gate := s.nodes[0].hold("TS", -1)
 		calls := []*call{c.begin("timestamp", 0), c.begin("timestamps", 2), c.begin("timestamps", 2)}
@@ -434,9 +394,7 @@ var deadlines = []Scenario{
 		s.await("the end of all connections", func() bool { return len(s.nodes[0].conns)+len(s.nodes[1].conns) == 0 })
 	}},
 	{Name: "more-calls-than-may-wait", Rules: rules("C51"), Needs: needs(featQueue), play: func(s *stage) {
-		s.start(1)
-		c := s.open(connections(1), func(o *Options) { o.QueueMax = 4 })
-		c.timestamp("C51")
+		c := s.serving("C51", 1, connections(1), func(o *Options) { o.QueueMax = 4 })
 		gate := s.nodes[0].hold("TS", -1)
 		held := []*call{c.begin("timestamps", 1)}
 		gate.await(1)

@@ -9,9 +9,7 @@ var orders = []Scenario{
 	floorCarried("timestamp", "lease"), floorCarried("timestamps", "quorum"),
 	{Name: "floor-until-an-answer", Rules: rules("C19"), play: func(s *stage) {
 		// The judge looks at the floor of each request: a refusal is no answer.
-		s.start(1)
-		c := s.open(connections(1))
-		c.timestamp("C19")
+		c := s.serving("C19", 1, connections(1))
 		s.nodes[0].say("TS", 3, faultLine("TRYAGAIN later"))
 		s.nodes[0].restart()
 		c.timestamp("C19")
@@ -67,9 +65,7 @@ var orders = []Scenario{
 	{Name: "an-answer-below-what-came-meanwhile", Rules: rules("C18"), Needs: needs(featConnections), play: func(s *stage) {
 		// Two requests are under way. The one that was issued first is answered last: it is right, as it was above the floor
 		// from when it was sent.
-		s.start(1)
-		c := s.open(connections(2))
-		c.timestamp("C18")
+		c := s.serving("C18", 1, connections(2))
 		opens := make(chan struct{})
 		late := s.nodes[0].on("TS", 1, func(r *request) answer {
 			a := s.proper(r)
@@ -143,9 +139,7 @@ var orders = []Scenario{
 		}
 		s.sync()
 		gate.open()
-		for _, call := range held {
-			call.want("C21")
-		}
+		wantAll("C21", held...)
 		for _, r := range s.nodes[0].got("TS") {
 			if carried, _ := r.floor(); carried == floor {
 				s.check(r.count() == 2, "C21", "%s is shared, though each call has a floor of its own", r)

@@ -24,141 +24,28 @@ var requests = []Scenario{
 		}
 	}},
 	neverJoins("timestamp", ""), neverJoins("timestamps", ""), neverJoins("timestamp64", ""), neverJoins("timestamp", "lease"), neverJoins("timestamps", "quorum"), neverJoins("id", ""), neverJoins("ids", ""),
-	{Name: "calls-share-requests", Rules: rules("C26", "C24", "C25"), play: func(s *stage) {
-		s.start(1)
-		c := s.open(connections(1))
-		c.timestamp("C24")
-		gate := s.nodes[0].hold("TS", -1)
-		held := []*call{c.begin("timestamp", 0)}
-		gate.await(1)
-		for i := range 60 {
-			held = append(held, c.begin("timestamps", uint64(1+i%7)))
-		}
-		s.sync()
-		gate.open()
-		for _, call := range held {
-			call.want("C24")
-		}
-		n := len(s.nodes[0].got("TS"))
-		s.check(n < 50, "C26", "%d requests for 62 calls, 60 of which waited at the same time", n)
-	}},
-	{Name: "calls-for-ids-share-requests", Rules: rules("C26", "C24"), play: func(s *stage) {
-		s.start(1)
-		c := s.open(connections(1))
-		c.get("C24", "id", 0)
-		gate := s.nodes[0].hold("SNOWFLAKE", -1)
-		held := []*call{c.begin("id", 0)}
-		gate.await(1)
-		for i := range 60 {
-			held = append(held, c.begin("ids", uint64(1+i%7)))
-		}
-		s.sync()
-		gate.open()
-		for _, call := range held {
-			call.want("C24")
-		}
-		n := len(s.nodes[0].got("SNOWFLAKE"))
-		s.check(n < 50, "C26", "%d requests for 62 calls, 60 of which waited at the same time", n)
-	}},
+	sharedRequests("calls-share-requests", "timestamp", "timestamps"), sharedRequests("calls-for-ids-share-requests", "id", "ids"),
 	readModes("timestamp"), readModes("timestamps"), readModes("timestamp64"), readModes("timestamps64"),
 	{Name: "the-read-mode-of-the-options", Rules: rules("C27"), play: func(s *stage) {
-		s.start(1)
-		c := s.open(func(o *Options) { o.Mode = "lease" })
-		c.timestamp("C27")
+		c := s.serving("C27", 1, func(o *Options) { o.Mode = "lease" })
 		c.get("C27", "timestamps64", 2)
 		c.get("C27", "timestamps", 2, mode("quorum"))
 		s.check(s.nodes[0].modes() == "LEASE LEASE QUORUM", "C27", "the modes are %s", s.nodes[0].modes())
 	}},
 	{Name: "calls-of-different-modes-share-nothing", Rules: rules("C26", "C27"), play: func(s *stage) {
-		s.start(1)
-		c := s.open(connections(1))
-		c.timestamp("C27")
-		gate := s.nodes[0].hold("TS", -1) // the judge sees from which requests calls are answered
-		held := []*call{c.begin("timestamp", 0)}
-		gate.await(1)
-		for range 10 {
-			held = append(held, c.begin("timestamps", 1000), c.begin("timestamps", 10, mode("lease")), c.begin("timestamps", 1, mode("quorum")))
-		}
-		s.sync()
-		gate.open()
-		for _, call := range held {
-			call.want("C27")
-		}
+		c := s.serving("C27", 1, connections(1))
+		c.behind("C27", "timestamp", "", func() (calls []*call) { // the judge sees from which requests calls are answered
+			for range 10 {
+				calls = append(calls, c.begin("timestamps", 1000), c.begin("timestamps", 10, mode("lease")), c.begin("timestamps", 1, mode("quorum")))
+			}
+			return calls
+		})
 	}},
-	{Name: "an-answer-after-a-call-was-canceled", Rules: rules("C32", "C49", "C25"), play: func(s *stage) {
-		s.start(1)
-		c := s.open(connections(1))
-		c.timestamp("C32")
-		gate := s.nodes[0].hold("TS", -1)
-		gone := c.begin("timestamps", 5)
-		gate.await(1)
-		gone.cancel()
-		gone.fails("C49", "canceled")
-		next := c.begin("timestamps", 7)
-		gate.open()
-		next.want("C32")
-	}},
-	{Name: "an-answer-after-a-deadline", Rules: rules("C32", "C25"), play: func(s *stage) {
-		s.start(1)
-		c := s.open(connections(1))
-		c.timestamp("C32")
-		gate := s.nodes[0].hold("TS", -1)
-		gone := c.begin("timestamps", 5, within(short))
-		gate.await(1)
-		gone.fails("C48", "deadline_exceeded")
-		next := c.begin("timestamps", 7)
-		gate.open()
-		next.want("C32")
-	}},
-	{Name: "an-answer-for-ids-after-a-call-was-canceled", Rules: rules("C32", "C49"), play: func(s *stage) {
-		s.start(1)
-		c := s.open()
-		c.get("C32", "id", 0)
-		gate := s.nodes[0].hold("SNOWFLAKE", -1)
-		gone := c.begin("ids", 5)
-		gate.await(1)
-		gone.cancel()
-		gone.fails("C49", "canceled")
-		next := c.begin("ids", 7)
-		gate.open()
-		next.want("C32")
-	}},
+	answerAfter("an-answer-after-a-call-was-canceled", "timestamps", rules("C32", "C49", "C25")),
+	answerAfter("an-answer-after-a-deadline", "timestamps", rules("C32", "C25"), within(short)),
+	answerAfter("an-answer-for-ids-after-a-call-was-canceled", "ids", rules("C32", "C49")),
 	twoAnswers("timestamp"), twoAnswers("timestamps"), twoAnswers("timestamp64"), twoAnswers("id"),
-	{Name: "a-line-without-end", Rules: rules("C29"), play: func(s *stage) {
-		s.start(1)
-		c := s.open()
-		s.nodes[0].on("TS", 1, func(r *request) answer {
-			block := []byte(strings.Repeat("x", 64<<10))
-			_, err := r.conn.Write([]byte("-"))
-			for sent := 0; err == nil; sent += len(block) {
-				if sent > 64<<20 {
-					s.blame("C29", "the client has read %d bytes of one line", sent)
-					break
-				}
-				_, err = r.conn.Write(block)
-			}
-			return answer{end: true}
-		})
-		c.timestamp("C29")
-	}},
-	{Name: "a-list-without-end", Rules: rules("C29"), play: func(s *stage) {
-		s.start(1)
-		c := s.open()
-		s.nodes[0].on("CLUSTER SLOTS", 3, func(r *request) answer {
-			block := []byte(strings.Repeat("*1\r\n", 16<<10))
-			_, err := r.conn.Write([]byte("*1\r\n"))
-			for sent := 0; err == nil; sent += len(block) {
-				if sent > 64<<20 {
-					s.blame("C29", "the client has read %d bytes of one answer", sent)
-					break
-				}
-				_, err = r.conn.Write(block)
-			}
-			return answer{end: true}
-		})
-		s.nodes[0].say("TS", 3, faultLine("TRYAGAIN later"))
-		c.timestamp("C29")
-	}},
+	endless("a-line-without-end", "TS", 1, "-", "x"), endless("a-list-without-end", "CLUSTER SLOTS", 3, "*1\r\n", "*1\r\n"),
 	{Name: "ids-of-63-bits", Rules: rules("C31"), play: func(s *stage) {
 		s.start(1)
 		s.nextID = idMax - 11
@@ -232,6 +119,33 @@ func commandOf(method string) string {
 	return "TS"
 }
 
+// behind begins a call, and others while its request is under way. Then all are answered.
+func (c *client) behind(rule, method, readMode string, others func() []*call) {
+	gate := c.s.nodes[0].hold(commandOf(method), -1)
+	held := []*call{c.begin(method, counted(method, 3), mode(readMode))}
+	gate.await(1)
+	held = append(held, others()...)
+	c.s.sync()
+	gate.open()
+	wantAll(rule, held...)
+}
+
+func sharedRequests(name, one, many string) Scenario {
+	return Scenario{Name: name, Rules: rules("C26", "C24", "C25"), play: func(s *stage) {
+		s.start(1)
+		c := s.open(connections(1))
+		c.get("C24", one, 0)
+		c.behind("C24", one, "", func() (calls []*call) {
+			for i := range 60 {
+				calls = append(calls, c.begin(many, uint64(1+i%7)))
+			}
+			return calls
+		})
+		n := len(s.nodes[0].got(commandOf(one)))
+		s.check(n < 50, "C26", "%d requests for 62 calls, 60 of which waited at the same time", n)
+	}}
+}
+
 // neverJoins: a request is under way when another call begins. The judge sees if that got a number of it.
 func neverJoins(method, readMode string) Scenario {
 	name := "no-call-joins-a-request-under-way-" + method
@@ -241,19 +155,58 @@ func neverJoins(method, readMode string) Scenario {
 	return Scenario{Name: name, Rules: rules("C25"), play: func(s *stage) {
 		s.start(1)
 		c := s.open(connections(1))
-		command := commandOf(method)
 		c.get("C25", method, counted(method, 3), mode(readMode))
-		gate := s.nodes[0].hold(command, -1)
-		held := []*call{c.begin(method, counted(method, 3), mode(readMode))}
+		c.behind("C25", method, readMode, func() (calls []*call) {
+			for range 8 {
+				calls = append(calls, c.begin(method, counted(method, 3), mode(readMode)))
+			}
+			return calls
+		})
+	}}
+}
+
+// answerAfter: an answer comes when its only call has left: it has a deadline, or it is canceled.
+func answerAfter(name, method string, checks []string, deadline ...arg) Scenario {
+	return Scenario{Name: name, Rules: checks, play: func(s *stage) {
+		s.start(1)
+		c := s.open(connections(1))
+		c.get("C32", method, 1)
+		gate := s.nodes[0].hold(commandOf(method), -1)
+		gone := c.begin(method, 5, deadline...)
 		gate.await(1)
-		for range 8 {
-			held = append(held, c.begin(method, counted(method, 3), mode(readMode)))
+		if deadline == nil {
+			gone.cancel()
+			gone.fails("C49", "canceled")
+		} else {
+			gone.fails("C48", "deadline_exceeded")
 		}
-		s.sync()
+		next := c.begin(method, 7)
 		gate.open()
-		for _, call := range held {
-			call.want("C25")
+		next.want("C32")
+	}}
+}
+
+// endless: a node begins answers that do not end.
+func endless(name, command string, times int, head, piece string) Scenario {
+	return Scenario{Name: name, Rules: rules("C29"), play: func(s *stage) {
+		s.start(1)
+		c := s.open()
+		s.nodes[0].on(command, times, func(r *request) answer {
+			block := []byte(strings.Repeat(piece, 64<<10/len(piece)))
+			_, err := r.conn.Write([]byte(head))
+			for sent := 0; err == nil; sent += len(block) {
+				if sent > 64<<20 {
+					s.blame("C29", "the client has read %d bytes of one answer", sent)
+					break
+				}
+				_, err = r.conn.Write(block)
+			}
+			return answer{end: true}
+		})
+		if command != "TS" {
+			s.nodes[0].say("TS", times, faultLine("TRYAGAIN later")) // it has the client ask for the leader
 		}
+		c.timestamp("C29")
 	}}
 }
 

@@ -231,6 +231,13 @@ func (c *call) want(rule string) *Result {
 	return c.reply.OK
 }
 
+// wantAll requires that all calls are answered.
+func wantAll(rule string, calls ...*call) {
+	for _, call := range calls {
+		call.want(rule)
+	}
+}
+
 // fails waits for the call, which must fail with one of these errors.
 func (c *call) fails(rule string, errs ...string) {
 	r := c.wait()

@@ -19,7 +19,7 @@ def split_addr(addr: str) -> tuple[str, int] | None:
 
 def valid_addr(addr: str) -> bool:
     """Reports whether addr is host:port with a port from 1 to 65535."""
-    return split_addr(addr) is not None
+    return isinstance(addr, str) and split_addr(addr) is not None
 
 
 def join_addr(host: str, port: str | int) -> str:

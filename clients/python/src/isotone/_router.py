@@ -7,7 +7,6 @@ something is due. It never waits for a node: each dial and question is a task.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import ipaddress
 import math
 import ssl
@@ -76,7 +75,7 @@ class Router:
         self._inquiries: dict[str, Link] = {}  # kept for the next question of the same search
         self._dialing: Counter[tuple[str, Use]] = Counter()
         self._why: dict[str, Error] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], tuple[str, Use] | None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
         self._sent = 0
@@ -96,6 +95,16 @@ class Router:
         if not self._poked and not self.client.closed:
             self._poked = True
             self.client._loop.call_soon(self.step)
+
+    def restart(self) -> None:
+        """Goes on after an interrupt, which has left half done whatever it has met."""
+        for link in list(self.links):
+            link.end(ConnectionError("a call was interrupted"))
+        under_way = [attempt for task, attempt in self._tasks.items() if attempt and not task.done()]
+        self._dialing = Counter(attempt for attempt in under_way if attempt[1] is not Use.QUESTIONS)
+        self.search.asking_only([addr for addr, use in under_way if use is Use.QUESTIONS])
+        self._poked = False
+        self.poke()
 
     def step(self) -> None:
         """Does what is due."""
@@ -157,11 +166,11 @@ class Router:
 
     # Connections.
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs a task that ends with the client."""
+    def spawn(self, work: Coroutine[Any, Any, None], attempt: tuple[str, Use] | None = None) -> asyncio.Task[None]:
+        """Runs a task that ends with the client. It may be an attempt to reach a node."""
         task = self.client._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = attempt
+        task.add_done_callback(self._tasks.pop)
         return task
 
     async def open(self, addr: str, use: Use, *command: str) -> tuple[Link, Any]:
@@ -190,7 +199,7 @@ class Router:
             login = await self._credentials(link)
             *auth, info, answer = link.ask(*login, ["INFO", "cluster"], command)
             for reply in auth:
-                _check_login(login[0][1], await reply)
+                _check_login(link.addr, login[0][1], await reply)
             self._check_cluster(link.addr, refused(await info))
             return refused(await answer)
         except (UnauthorizedError, ForbiddenError, InvalidArgumentError) as error:
@@ -204,10 +213,8 @@ class Router:
         peer = str(link.transport.get_extra_info("peername")[0]).partition("%")[0]
         if not options.tls and not ipaddress.ip_address(peer).is_loopback:
             raise UnauthorizedError(f"the secret would cross the network to {peer} in plaintext: set options.tls")
-        got = options.credentials() if callable(options.credentials) else options.credentials
-        if inspect.isawaitable(got):
-            got = await got
-        return [["AUTH", got.name, got.secret]]
+        login = await options.login()
+        return [["AUTH", login.name, login.secret]]
 
     def _check_cluster(self, addr: str, info: Any) -> None:
         client, told = self.client, cluster_of(info)
@@ -232,7 +239,7 @@ class Router:
             return due
         for _ in range(missing):
             self._dialing[addr, pool.use] += 1
-            self.spawn(self._dial(pool, addr))
+            self.spawn(self._dial(pool, addr), (addr, pool.use))
         return math.inf
 
     def _missing(self, pool: Pool, addr: str) -> int:
@@ -316,7 +323,7 @@ class Router:
             self._ask(addr)
 
     def _ask(self, addr: str) -> None:
-        self.spawn(self._inquire(addr, self._inquiries.pop(addr, None)))
+        self.spawn(self._inquire(addr, self._inquiries.pop(addr, None)), (addr, Use.QUESTIONS))
 
     async def _inquire(self, addr: str, link: Link | None) -> None:
         view, error, began = None, None, self.client._time()
@@ -465,11 +472,13 @@ class Router:
             await asyncio.wait([link.gone for link in links])
 
 
-def _check_login(name: str, reply: Any) -> None:
+def _check_login(addr: str, name: str, reply: Any) -> None:
     # Nothing of the answer is told: who sends what was sent to it has the secret in it (C7).
     if isinstance(reply, Refusal) and reply.kind in ("retry", "quota"):
-        raise NoLeaderError("the node cannot check credentials now")
+        raise NoLeaderError(f"{addr} cannot check credentials now")
     if isinstance(reply, Refusal):
-        raise UnauthorizedError(f"the node does not accept the credentials of {name!r}")
+        if reply.code == "invalid_argument":
+            raise UnauthorizedError(f"{addr} takes no credentials on this connection; it may require TLS")
+        raise UnauthorizedError(f"{addr} does not accept the credentials of {name!r}")
     if reply != b"OK":
-        raise UnauthorizedError("the node does not answer AUTH with OK")
+        raise UnauthorizedError(f"{addr} does not answer AUTH with OK")

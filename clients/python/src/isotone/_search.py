@@ -120,6 +120,11 @@ class Search:
         """Notes that a question has ended, with an answer or without."""
         self._node(addr).asking = False
 
+    def asking_only(self, addrs: Sequence[str]) -> None:
+        """Notes that all questions have ended but those to some nodes."""
+        for addr, node in self._nodes.items():
+            node.asking = addr in addrs
+
     def asking(self, addr: str) -> bool:
         """Reports whether a node is being asked."""
         return addr in self._nodes and self._nodes[addr].asking

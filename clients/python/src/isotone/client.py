@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 import math
+import os
 import ssl
 import time
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Literal, TypeVar, cast
 
 from ._address import valid_addr
@@ -38,6 +40,7 @@ IDS_MAX = 1 << 16
 #: How far ahead a floor is, in nanoseconds, for which a leader may hold its request on a connection of its own.
 _AHEAD_MIN = 100_000_000
 _TROUBLES_MAX = 8
+_NOT_OPEN = "the client was closed, was made before this process was forked, or has not been started"
 _DEFAULT = float("-inf")  # this object stands for the timeout of the options
 
 
@@ -105,9 +108,13 @@ class Options:
         faults = []
         if not 0 < len(self.addrs) <= MEMBERS_MAX:
             faults.append(f"want 1 to {MEMBERS_MAX} addresses")
-        faults += [f"address {addr[:100]!r}: want host:port" for addr in self.addrs if not valid_addr(addr)]
+        faults += [f"address {addr!r:.100}: want host:port" for addr in self.addrs if not valid_addr(addr)]
         if self.cluster and not valid_cluster(self.cluster):
-            faults.append("cluster: want 16 hexadecimal digits")
+            faults.append("cluster: want 16 hexadecimal digits in lower case")
+        if not isinstance(self.floor, Timestamp):
+            faults.append("floor: want a Timestamp; see Timestamp.from_hex, from_bytes, and Timestamp64.timestamp")
+        if not _is_timeout(self.timeout):
+            faults.append("timeout: want seconds, or None")
         if self.mode not in ("default", "quorum", "lease"):
             faults.append("mode: want default, quorum or lease")
         if not 0 < self.queue_max <= 1 << 22:
@@ -118,6 +125,18 @@ class Options:
             faults.append("dial_timeout: want more than 0")
         if faults:
             raise InvalidArgumentError("client options: " + "; ".join(faults))
+
+    async def login(self) -> Credentials:
+        """Returns the credentials of a connection."""
+        try:
+            got = self.credentials() if callable(self.credentials) else self.credentials
+            if inspect.isawaitable(got):
+                got = await got
+        except Exception as error:
+            raise ConnectionError(f"the function for credentials failed: {error!r}") from error
+        if not isinstance(got, Credentials):
+            raise InvalidArgumentError(f"credentials: want Credentials, got {type(got).__name__}")
+        return got
 
 
 class Client:
@@ -137,6 +156,7 @@ class Client:
         #: The ID of the cluster, ``""`` while it is unknown. It never changes after that.
         self.cluster = self.options.cluster
         self.closed = False
+        self.forked = False  # and therefore closed
         self._floor = self.options.floor
         self._mode = self.options.mode
         self._queue_max = 0  # until it is started, and after it is closed
@@ -157,14 +177,18 @@ class Client:
                 self._queues[use, form, mode] = queue
                 queue.pool.queues.append(queue)
         self._usual = self._queues[Use.STAMPS, TS, self._mode]
+        _clients.add(self)
 
     async def start(self, timeout: float | None = None) -> None:
         """Begins, and waits until a leader is connected unless ``options.lazy``. ``async with`` calls it."""
-        self._loop = asyncio.get_running_loop()
-        self._time = self._loop.time
-        self._queue_max = self.options.queue_max
-        self._ready = self._loop.create_future()
-        self._router.poke()
+        if self.closed:
+            raise ClosedError("the client was closed")
+        if not self._ready:
+            self._loop = asyncio.get_running_loop()
+            self._time = self._loop.time
+            self._queue_max = self.options.queue_max
+            self._ready = self._loop.create_future()
+            self._router.poke()
         if self.options.lazy:
             return
         try:
@@ -193,9 +217,7 @@ class Client:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
@@ -279,10 +301,10 @@ class Client:
             self._check_open()
             queue.make_room(self._queue_max)
         call = call or asyncio.Future(loop=self._loop)
+        self._limit(call, queue.pool, timeout)
         if size:
             queue.sizes[call] = size
         queue.calls.append(call)
-        self._limit(call, queue.pool, timeout)
         if len(queue.calls) == 1:
             queue.pool.begin(queue)
         return call
@@ -300,8 +322,10 @@ class Client:
         mode = mode or self._mode
         if mode not in ("default", "quorum", "lease"):
             raise InvalidArgumentError(f"unknown read mode {mode!r}")
-        if not above:
+        if above is None:
             return self._join(self._queues[Use.STAMPS, form, mode], size, timeout, call)
+        if not isinstance(above, Timestamp):
+            raise InvalidArgumentError(f"above: want a Timestamp, got {type(above).__name__}")
         ahead = above.time > max(self._floor.time, time.time_ns()) + _AHEAD_MIN
         queue = self._queues[Use.AHEAD if ahead else Use.STAMPS, form, mode]
         return self._alone(Batch(queue, [call or asyncio.Future(loop=self._loop)], [size], size or 1, above), timeout)
@@ -313,9 +337,9 @@ class Client:
             pool.alone = deque(other for other in pool.alone if not other.calls[0].done())
             if len(pool.alone) >= ALONE_MAX:
                 raise OverloadedError(f"{ALONE_MAX} calls with floors are waiting{self._trouble()}")
+        self._limit(call, pool, self.options.timeout if timeout is _DEFAULT else timeout)
         pool.alone.append(batch)
         self._want(pool.use)
-        self._limit(call, pool, self.options.timeout if timeout is _DEFAULT else timeout)
         if pool.refused and not pool.links:
             pool.fail(pool.refused)
         else:
@@ -334,7 +358,7 @@ class Client:
 
     def _check_open(self) -> None:
         if self.closed or not self._ready:
-            raise ClosedError("the client was closed, or has not been started")
+            raise ClosedError(_NOT_OPEN)
 
     # Deadlines: one timer for the nearest.
 
@@ -342,6 +366,8 @@ class Client:
         """Takes the deadline of a call, unless it has the usual one: see _mark."""
         if timeout is _DEFAULT:
             return
+        if not _is_timeout(timeout):
+            raise InvalidArgumentError(f"timeout {timeout!r:.40}: want seconds, or None")
         self._special.add(call)
         call.add_done_callback(self._special.discard)
         if timeout is not None:
@@ -414,7 +440,8 @@ class Client:
         for addr, (error, times) in self._troubles.items():
             code = f"{error.code}: " if isinstance(error, Error) else ""
             parts.append(f"; {addr}: {code}{error}" + (f" ({times} times)" if times > 1 else ""))
-        silent = {link.addr for link in self._router.links if link.expected} - set(self._troubles)
+        unanswered = {link.addr for link in self._router.links if link.expected or not link.transport}
+        silent = unanswered - set(self._troubles)
         parts += [f"; {addr}: it has not answered yet" for addr in sorted(silent)]
         return "".join(parts)
 
@@ -432,6 +459,24 @@ class Client:
 
 
 def _counted(count: int, most: int) -> int:
-    if not 1 <= count <= most:
-        raise InvalidArgumentError(f"{count} at once: want 1 to {most}")
+    if not isinstance(count, int) or not 1 <= count <= most:
+        raise InvalidArgumentError(f"{count!r:.40} at once: want a whole number from 1 to {most}")
     return count
+
+
+def _is_timeout(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not math.isnan(value))
+
+
+# A forked process shares the connections of its parent, so the answers to the one would reach the other.
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for client in _clients:
+        client.closed = client.forked = True
+        client._queue_max = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

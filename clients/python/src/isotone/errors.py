@@ -6,11 +6,19 @@ from typing import NamedTuple
 
 from ._address import join_addr, valid_addr
 
+_CLASSES: dict[str, type[Error]] = {}
+
 
 class Error(Exception):
     """The base of all errors of this package. ``code`` is the same in all languages and protocols."""
 
     code = "internal"
+
+    def __init_subclass__(cls, *, code: str = "", **more: object) -> None:
+        super().__init_subclass__(**more)
+        if code:
+            cls.code = code
+            _CLASSES[code] = cls
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -18,99 +26,69 @@ class Error(Exception):
         self.reason = reason
 
 
-class InvalidArgumentError(Error, ValueError):
+class InvalidArgumentError(Error, ValueError, code="invalid_argument"):
     """The arguments cannot be right, whatever the state of the cluster."""
 
-    code = "invalid_argument"
 
-
-class NotLeaderError(Error):
+class NotLeaderError(Error, code="not_leader"):
     """The node does not lead. Only messages have it: calls go on to the leader."""
 
-    code = "not_leader"
 
-
-class NoLeaderError(Error):
+class NoLeaderError(Error, code="no_leader"):
     """No leader is known."""
 
-    code = "no_leader"
 
-
-class OverloadedError(Error):
+class OverloadedError(Error, code="overloaded"):
     """More calls wait than may, or a generator can make no more IDs now."""
 
-    code = "overloaded"
 
-
-class DeadlineExceededError(Error, TimeoutError):
+class DeadlineExceededError(Error, TimeoutError, code="deadline_exceeded"):
     """No answer came in time. The message names the nodes that were tried, with the latest failure of each."""
 
-    code = "deadline_exceeded"
 
-
-class UnauthorizedError(Error):
+class UnauthorizedError(Error, code="unauthorized"):
     """The nodes do not accept the credentials or the certificate of the client."""
 
-    code = "unauthorized"
 
-
-class ForbiddenError(Error):
+class ForbiddenError(Error, code="forbidden"):
     """The client has no right to this."""
 
-    code = "forbidden"
 
-
-class QuotaExceededError(Error, TimeoutError):
+class QuotaExceededError(Error, TimeoutError, code="quota_exceeded"):
     """The quota was used up until the deadline."""
 
-    code = "quota_exceeded"
 
-
-class NoWorkerError(Error):
+class NoWorkerError(Error, code="no_worker"):
     """No worker is free for a lease, or the lease was revoked."""
 
-    code = "no_worker"
 
-
-class NoQuorumError(Error):
+class NoQuorumError(Error, code="no_quorum"):
     """Too few voters are reachable."""
 
-    code = "no_quorum"
 
-
-class ClockError(Error):
+class ClockError(Error, code="clock"):
     """The clock's reading allows no ID."""
 
-    code = "clock"
 
-
-class WrongClusterError(Error, TimeoutError):
+class WrongClusterError(Error, TimeoutError, code="wrong_cluster"):
     """No answer came in time, and the nodes that answered belong to another cluster."""
 
-    code = "wrong_cluster"
 
-
-class RegressedError(Error):
+class RegressedError(Error, code="regressed"):
     """The cluster is behind the floor, and may not raise itself to it."""
-
-    code = "regressed"
 
 
 class InternalError(Error):
     """A defect, or an answer that breaks the order: stop, and have an operator look."""
 
 
-class ClosedError(Error):
+class ClosedError(Error, code="closed"):
     """The client or the generator was closed."""
-
-    code = "closed"
 
 
 class MalformedError(Exception):
     """Bytes that are no answer: the connection is unusable. It has none of them, as they may be secret."""
 
-
-_CLASSES: dict[str, type[Error]] = {cls.code: cls for cls in Error.__subclasses__()}
 
 _CODES = {
     "MOVED": "not_leader",

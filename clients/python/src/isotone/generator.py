@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._link import refused
@@ -84,9 +83,7 @@ class Generator:
     async def __aenter__(self) -> Generator:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
@@ -110,8 +107,8 @@ class Generator:
 
     def take(self, count: int = 1) -> list[int]:
         """Returns the next IDs without waiting, or raises; then none is used up. It is safe for threads."""
-        if self._closed:
-            raise ClosedError("the generator was closed")
+        if self._closed or self._client.forked:  # the parent makes the same IDs
+            raise ClosedError("the generator was closed, or was made before this process was forked")
         try:
             return self._current().take(count, self._now())
         except Error as error:

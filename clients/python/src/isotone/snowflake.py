@@ -172,6 +172,8 @@ class Worker:
     def _admit(self, count: int, now: int) -> int:
         """Returns the first of the numbers to take. The order of the checks decides which reason is given."""
         bits = self.layout.sequence_bits
+        if not isinstance(count, int) or count < 0:
+            raise InvalidArgumentError(f"{count!r:.40} IDs: want a whole number")
         if count > min(self._ahead, self._time_max) + 1 << bits:
             raise InvalidArgumentError(f"{count} IDs at once are more than ever fit", "batch")
         if self._stopped:

@@ -15,13 +15,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, TypeVar
 
 from . import client as core
 from . import generator
 from ._resp import TS, TS64
-from .client import _DEFAULT, Mode, Options
+from .client import _DEFAULT, _NOT_OPEN, Mode, Options
 from .errors import ClosedError, Error
 from .generator import GeneratorOptions
 from .snowflake import Layout
@@ -110,8 +109,9 @@ class Client:
 
     def start(self, timeout: float | None = None) -> None:
         """Begins, and waits until a leader is connected unless ``options.lazy``. ``with`` calls it."""
-        self._keeper.start()
-        self._started = True
+        if not self._started:
+            self._keeper.start()
+            self._started = True
         try:
             self._run(lambda: self._client.start(timeout))
         except BaseException:
@@ -121,6 +121,8 @@ class Client:
     def close(self) -> None:
         """Ends the client: its calls fail with ClosedError, and all connections are closed."""
         with self._ending:
+            if self._client.forked:
+                return  # it goes on in the parent
             if self._started and not self._closed:
                 self._run(self._client.close)
                 self._closed = True
@@ -140,9 +142,7 @@ class Client:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -206,8 +206,11 @@ class Client:
         return got
 
     def _ask(self, begin: Callable[[Any], object]) -> Any:
-        if not self._started or self._closed:
-            raise ClosedError("the client was closed, or has not been started")
+        if not self._started or self._closed or self._client.forked:
+            raise ClosedError(_NOT_OPEN)
+        loop = asyncio._get_running_loop()
+        if loop is self._loop:
+            raise RuntimeError("a hook or a function for credentials must not call its client, which waits for it")
         call = _Wait(self)
         self._calls += 1
         self._waits.add(call)
@@ -215,7 +218,7 @@ class Client:
         if self._closed:
             raise ClosedError("the client was closed")  # nobody may look into the inbox any more
         try:
-            if asyncio._get_running_loop() is None and self._driver.acquire(blocking=False):
+            if loop is None and self._driver.acquire(blocking=False):
                 self._drive(call)
             else:
                 with suppress(RuntimeError):  # closed meanwhile, and so is the call
@@ -236,6 +239,9 @@ class Client:
                 self._loop.run_forever()
             while call and not call.done():
                 self._loop.run_forever()
+        except BaseException:
+            self._client._router.restart()
+            raise
         finally:
             self._driven = None
             self._driver.release()
@@ -279,9 +285,7 @@ class Generator:
     def __enter__(self) -> Generator:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -313,4 +317,5 @@ class Generator:
 
     def close(self) -> None:
         """Ends the generator and returns the rest of its lease. It takes at most a second."""
-        self._client._run(self._inner.close)
+        with suppress(ClosedError):  # of the client: the lease ends by itself
+            self._client._run(self._inner.close)

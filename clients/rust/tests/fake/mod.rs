@@ -114,6 +114,7 @@ impl Cluster {
         let count = command.get(1).and_then(|n| n.parse().ok());
         let n = count.unwrap_or(1);
         match command[0].as_str() {
+            "AUTH" if command[1] == "in-plaintext" => b"-ERR this port requires TLS\r\n".to_vec(),
             "AUTH" => b"+OK\r\n".to_vec(),
             "PING" => b"+PONG\r\n".to_vec(),
             "INFO" => bulk("# Cluster\r\nisotone_cluster_id:5e1f0c3a9b2d4e71\r\n"),

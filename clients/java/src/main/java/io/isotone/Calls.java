@@ -34,7 +34,12 @@ public class Calls {
     this.core = core;
     this.mode = mode;
     this.above = above;
-    this.timeout = timeout.compareTo(Duration.ofDays(365)) > 0 ? Call.NEVER : Math.max(timeout.toNanos(), 1);
+    this.timeout = nanos(timeout);
+  }
+
+  /** Returns a timeout in nanoseconds: at least one, and {@code NEVER} for more than a year. */
+  static long nanos(Duration timeout) {
+    return timeout.compareTo(Duration.ofDays(365)) > 0 ? Call.NEVER : Math.max(timeout.toNanos(), 1);
   }
 
   /** Returns calls in a read mode. */
@@ -123,6 +128,14 @@ public class Calls {
       all = all.thenCombine(part, (a, b) -> LongStream.concat(Arrays.stream(a), Arrays.stream(b)).toArray());
     }
     return all;
+  }
+
+  /**
+   * Leases a worker, with which IDs are made in this process. Close the generator before the client. Its calls have the
+   * timeout of these.
+   */
+  public Generator generator(Generator.Options options) {
+    return Generator.open(core, options, Duration.ofNanos(timeout));
   }
 
   private List<Call<long[]>> parts(int count) {

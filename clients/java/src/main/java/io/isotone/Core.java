@@ -9,6 +9,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
@@ -20,6 +21,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
+import java.util.stream.Collectors;
 
 /** What the parts of a client share: it is safe for concurrent use. */
 final class Core {
@@ -85,9 +87,11 @@ final class Core {
   /** Bounds a conversation in time: the router closes the channel when it is over. */
   final class Guard implements AutoCloseable {
     private final SocketChannel channel;
+    final String addr;
     final long until;
 
-    private Guard(SocketChannel channel) {
+    private Guard(String addr, SocketChannel channel) {
+      this.addr = addr;
       this.channel = channel;
       until = now() + options.dialTimeout.toNanos();
     }
@@ -131,8 +135,8 @@ final class Core {
   }
 
   /** Bounds a conversation by the dial timeout. */
-  Guard guard(SocketChannel channel) throws IOException {
-    Guard guard = new Guard(channel);
+  Guard guard(String addr, SocketChannel channel) throws IOException {
+    Guard guard = new Guard(addr, channel);
     guards.put(channel, guard);
     if (isClosed()) {
       channel.close();
@@ -249,7 +253,7 @@ final class Core {
   void tell(Consumer<Events> event) {
     try {
       event.accept(options.events);
-    } catch (RuntimeException e) {
+    } catch (Throwable e) { // an error that ended a thread of the client would have calls wait for ever
       LOG.log(System.Logger.Level.WARNING, "Events of an Isotone client have thrown", e);
     }
   }
@@ -262,7 +266,18 @@ final class Core {
     } else if (other != null) {
       return new IsotoneException(other.code(), "no other node answers in time: " + other.getMessage());
     }
-    return new IsotoneException(Code.DEADLINE_EXCEEDED, "no answer in time" + trouble);
+    return new IsotoneException(Code.DEADLINE_EXCEEDED, "no answer in time" + trouble + trouble.silent(unanswered()));
+  }
+
+  /** Returns the nodes from which an answer is awaited: those that are dialed or asked, and the leader. */
+  private Set<String> unanswered() {
+    Set<String> addrs = new TreeSet<>();
+    guards.values().forEach(guard -> addrs.add(guard.addr));
+    View view = seen;
+    if (view != null && !view.leader().isEmpty()) {
+      addrs.add(view.leader());
+    }
+    return addrs;
   }
 
   /** The latest failure of each node since the latest success. */
@@ -285,13 +300,23 @@ final class Core {
       failures.clear();
     }
 
+    /** Returns text to append to the message about the failures: the nodes that are silent, but have not failed. */
+    synchronized String silent(Set<String> addrs) {
+      return addrs.stream().filter(addr -> !failures.containsKey(addr))
+          .map(addr -> "; " + addr + ": it has not answered yet").collect(Collectors.joining());
+    }
+
     /** Returns text to append to a message. */
     @Override
     public synchronized String toString() {
       List<String> list = new ArrayList<>();
       failures.forEach((addr, f) ->
-          list.add("; " + addr + ": " + f.why.getMessage() + (f.times > 1 ? " (" + f.times + " times)" : "")));
+          list.add("; " + addr + ": " + text(f.why) + (f.times > 1 ? " (" + f.times + " times)" : "")));
       return String.join("", list);
+    }
+
+    private static String text(Exception why) {
+      return why.getMessage() == null ? why.toString() : why.getMessage();
     }
   }
 }

@@ -25,6 +25,7 @@ public final class Generator implements AutoCloseable {
 
   private final Core core;
   private final Options options;
+  private final Duration timeout;
   private final long third;
   private volatile IdSource source;
 
@@ -43,7 +44,6 @@ public final class Generator implements AutoCloseable {
     private Duration aheadMax = Duration.ofSeconds(1);
     private LongSupplier clock = System::currentTimeMillis;
     private int worker = -1;
-    private Duration timeout = Duration.ofSeconds(10);
 
     /**
      * Sets the length of leases, 100 ms to 1 h: a process that was killed blocks its worker for so long, and IDs are
@@ -56,6 +56,9 @@ public final class Generator implements AutoCloseable {
 
     /** Wants this worker and no other one. The lowest quarter of the workers is for nodes. */
     public Options worker(int fixed) {
+      if (fixed < 0) {
+        throw IsotoneException.invalid("worker " + fixed + ": want 0 or more");
+      }
       worker = fixed;
       return this;
     }
@@ -72,39 +75,34 @@ public final class Generator implements AutoCloseable {
       return this;
     }
 
-    /** Bounds the wait for the first lease, and that of {@link Generator#next()}. Default: 10 s. */
-    public Options timeout(Duration most) {
-      timeout = most;
-      return this;
-    }
-
     private void validate() {
       Duration hour = Duration.ofHours(1);
       if (lease.compareTo(Duration.ofMillis(100)) < 0 || lease.compareTo(hour) > 0 || aheadMax.isNegative()
-          || aheadMax.compareTo(hour) > 0 || timeout.toDays() > 365) {
+          || aheadMax.compareTo(hour) > 0) {
         throw IsotoneException.invalid("generator: want a lease of 100 ms to 1 h, and IDs at most 1 h ahead");
       }
     }
   }
 
-  private Generator(Core core, Options options) {
+  private Generator(Core core, Options options, Duration timeout) {
     this.core = core;
     this.options = options;
+    this.timeout = timeout;
     third = options.lease.toNanos() / 3;
   }
 
-  static Generator open(Core core, Options options) {
+  static Generator open(Core core, Options options, Duration timeout) {
     options.validate();
-    Generator g = new Generator(core, options);
-    g.lease(options.timeout.toNanos());
+    Generator g = new Generator(core, options, timeout);
+    g.lease(Calls.nanos(timeout));
     core.generators.add(g);
     core.execute(g::keep);
     return g;
   }
 
-  /** {@return the next ID, after waiting for at most the timeout of the client while there can be none} */
+  /** {@return the next ID, after waiting while there can be none, for at most the timeout of the generator's calls} */
   public long next() {
-    return next(1, options.timeout)[0];
+    return next(1, timeout)[0];
   }
 
   /**
@@ -113,8 +111,9 @@ public final class Generator implements AutoCloseable {
    * went back.
    */
   public long[] next(int count, Duration timeout) {
-    long[] ids = new long[count];
-    long deadline = core.now() + timeout.toNanos();
+    long[] ids = room(count);
+    long most = Calls.nanos(timeout);
+    long deadline = most == Call.NEVER ? most : core.now() + most;
     while (true) {
       IdSource now = source;
       long end = now.end();
@@ -130,12 +129,29 @@ public final class Generator implements AutoCloseable {
 
   /** Makes consecutive IDs without waiting, or uses none up. */
   public long[] tryNext(int count) {
-    long[] ids = new long[count];
+    long[] ids = room(count);
     Refusal refusal = take(source, ids);
     if (refusal != null) {
+      checkOpen();
       throw refused(refusal);
     }
     return ids;
+  }
+
+  private long[] room(int count) {
+    long most = source.batchMax();
+    if (count < 0 || count > most) {
+      throw IsotoneException.invalid(count + " IDs at once: want at most " + most);
+    }
+    return new long[count];
+  }
+
+  private synchronized void checkOpen() {
+    if (core.isClosed()) {
+      throw Core.closed();
+    } else if (closed) {
+      throw new IsotoneException(Code.CLOSED, "the generator is closed");
+    }
   }
 
   private static IsotoneException refused(Refusal refusal) {
@@ -161,9 +177,8 @@ public final class Generator implements AutoCloseable {
   /** Waits until there may be IDs, of another lease than that of a source with this end. */
   private synchronized void await(IdSource now, long end, Refusal refusal, long deadline) {
     long left = deadline - core.now();
-    if (closed || core.isClosed()) {
-      throw Core.closed();
-    } else if (left <= 0) {
+    checkOpen();
+    if (left <= 0) {
       String cause = why == null ? "" : "; the worker's lease: " + why.getMessage();
       throw new IsotoneException(Code.DEADLINE_EXCEEDED, "no ID in time: " + refused(refusal).getMessage() + cause);
     } else if (now == source && end == now.end()) {
@@ -225,9 +240,8 @@ public final class Generator implements AutoCloseable {
   /** Waits until a lease is to be requested. If the clock went back, that is before it is due, in a new session. */
   private synchronized long awaitDue(long due, long gaveUp) {
     for (long now = core.now(); ; now = core.now()) {
-      if (closed || core.isClosed()) {
-        throw Core.closed();
-      } else if (now >= due) {
+      checkOpen();
+      if (now >= due) {
         return now;
       }
       // A request that failed may have been granted: it is repeated in its session. And a clock that keeps jumping must

@@ -88,7 +88,7 @@ final class IdSource {
     return ms << layout.sequenceBits();
   }
 
-  private long batchMax() {
+  long batchMax() {
     long ms = Math.min(aheadMax, layout.timeMax()) + 1;
     return ms > Integer.MAX_VALUE >> Math.min(layout.sequenceBits(), 31) ? Integer.MAX_VALUE : numberOf(ms);
   }

@@ -37,8 +37,9 @@ public final class IsotoneClient extends Calls implements AutoCloseable {
       core.ready.get(options.timeout.toMillis(), TimeUnit.MILLISECONDS);
       return client;
     } catch (TimeoutException e) {
+      IsotoneException late = core.overdue(null);
       client.close();
-      throw core.overdue(null);
+      throw late;
     } catch (ExecutionException e) {
       client.close();
       throw ((IsotoneException) e.getCause()).here();
@@ -52,11 +53,6 @@ public final class IsotoneClient extends Calls implements AutoCloseable {
   /** {@return the ID of the cluster, 16 hexadecimal digits, or "" until a node has reported it} */
   public String cluster() {
     return core.cluster();
-  }
-
-  /** Leases a worker, with which IDs are made in this process. Close the generator before the client. */
-  public Generator generator(Generator.Options options) {
-    return Generator.open(core, options);
   }
 
   /** Ends the client. Calls that wait, and later ones, fail with {@code CLOSED}. */

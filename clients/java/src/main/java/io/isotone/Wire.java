@@ -10,6 +10,7 @@ import java.net.StandardSocketOptions;
 import java.net.UnknownHostException;
 import java.nio.channels.SocketChannel;
 import java.util.Set;
+import java.util.function.Supplier;
 import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
@@ -57,7 +58,7 @@ final class Wire {
    */
   static Wire open(Core core, String addr, String... question) throws IOException {
     SocketChannel channel = SocketChannel.open();
-    return within(core, channel, () -> {
+    return within(core, addr, channel, () -> {
       try {
         Wire wire = new Wire(core, addr, channel);
         wire.greet(core, question);
@@ -71,7 +72,7 @@ final class Wire {
 
   /** Asks a question, unless that is empty because it was sent already, and returns the answer. */
   Object ask(Core core, String... question) throws IOException {
-    return within(core, channel, () -> {
+    return within(core, addr, channel, () -> {
       if (question.length > 0) {
         write(Resp.command(question));
       }
@@ -84,8 +85,8 @@ final class Wire {
   }
 
   /** Has a conversation that is ended after the dial timeout. */
-  private static <T> T within(Core core, SocketChannel channel, Talk<T> talk) throws IOException {
-    try (Core.Guard guard = core.guard(channel)) {
+  private static <T> T within(Core core, String addr, SocketChannel channel, Talk<T> talk) throws IOException {
+    try (Core.Guard guard = core.guard(addr, channel)) {
       try {
         return talk.talk();
       } catch (IOException | RuntimeException e) {
@@ -107,7 +108,7 @@ final class Wire {
 
   private void greet(Core core, String... question) throws IOException {
     long begun = core.now();
-    Credentials credentials = core.options.credentials == null ? null : core.options.credentials.get();
+    Credentials credentials = credentials(core.options.credentials);
     InetAddress node = ((InetSocketAddress) channel.getRemoteAddress()).getAddress();
     if (credentials != null && core.options.tls == null && !node.isLoopbackAddress()) {
       throw new IsotoneException(Code.UNAUTHORIZED, "the secret would cross the network in plaintext: set Options.tls");
@@ -120,19 +121,33 @@ final class Wire {
     first.write(Resp.command(question));
     write(first.toByteArray());
     if (credentials != null) {
-      authenticated();
+      authenticated(credentials.user());
     }
     core.checkCluster(addr, Resp.cluster(in.value()));
     took = core.now() - begun;
   }
 
+  private static Credentials credentials(Supplier<Credentials> source) throws IOException {
+    try {
+      return source == null ? null : source.get();
+    } catch (IsotoneException e) {
+      throw e; // credentials that cannot be
+    } catch (Throwable e) {
+      throw new IOException("the source of credentials has thrown " + e, e);
+    }
+  }
+
   /** Reads the answer to AUTH. No error has a part of it: who echoes what was sent to it has the secret in it. */
-  private void authenticated() throws IOException {
+  private void authenticated(String user) throws IOException {
     Object answer;
     try {
       answer = in.value();
     } catch (IsotoneException e) {
-      throw new IsotoneException(e.code(), addr + " does not accept the credentials");
+      if (e.code() == Code.INVALID_ARGUMENT) {
+        throw new IsotoneException(
+            Code.UNAUTHORIZED, addr + " takes no credentials on this connection; it may require TLS");
+      }
+      throw new IsotoneException(e.code(), addr + " does not accept the credentials of " + user);
     } catch (java.net.ProtocolException e) {
       throw new java.net.ProtocolException("malformed answer to AUTH");
     }

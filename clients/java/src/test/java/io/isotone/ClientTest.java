@@ -11,11 +11,13 @@ import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.logging.Level;
 import java.util.logging.Logger;
 import org.junit.jupiter.api.Test;
@@ -152,6 +154,88 @@ final class ClientTest {
     try (FakeNode node = new FakeNode();
         IsotoneClient client = IsotoneClient.open(Options.of(node.addr()).events(events))) {
       assertTrue(client.timestamp().isBefore(client.timestampAsync().join()));
+    }
+  }
+
+  @Test
+  void errorsThatEventsThrowHarmNothing() throws Exception {
+    Logger log = Logger.getLogger("io.isotone");
+    log.setLevel(Level.OFF); // it warns
+    Events events = new Events() {
+      @Override
+      public void leader(String addr) {
+        throw new AssertionError("by the test");
+      }
+
+      @Override
+      public void answered(String addr, int calls, long count, Duration took) {
+        throw new AssertionError("by the test");
+      }
+    };
+    try (FakeNode node = new FakeNode();
+        IsotoneClient client = IsotoneClient.open(Options.of(node.addr()).events(events))) {
+      Timestamp first = client.timestampAsync().get(20, TimeUnit.SECONDS);
+      assertTrue(first.isBefore(client.timestamp()));
+    }
+  }
+
+  @Test
+  void nodeThatRequiresTlsForCredentials() throws Exception {
+    try (FakeNode node = new FakeNode()) {
+      node.instead.put("AUTH", "-ERR this port requires TLS\r\n");
+      Options options = Options.of(node.addr()).credentials(() -> new Credentials("app", "x"));
+      IsotoneException e = assertThrows(IsotoneException.class, () -> IsotoneClient.open(options));
+      assertEquals(Code.UNAUTHORIZED, e.code());
+      assertTrue(e.getMessage().contains("may require TLS"), e.getMessage());
+    }
+  }
+
+  @Test
+  void credentialsThatCannotBeHadAreNamed() throws Exception {
+    try (FakeNode node = new FakeNode()) {
+      for (Throwable fault : List.of(new NoClassDefFoundError("vault"), new IllegalStateException("vault"))) {
+        Options options = Options.of(node.addr()).timeout(Duration.ofMillis(300)).credentials(() -> {
+          throw ClientTest.<RuntimeException>sneak(fault);
+        });
+        IsotoneException e = assertThrows(IsotoneException.class, () -> IsotoneClient.open(options));
+        assertEquals(Code.DEADLINE_EXCEEDED, e.code());
+        assertTrue(e.getMessage().contains("the source of credentials has thrown " + fault), e.getMessage());
+      }
+    }
+  }
+
+  @SuppressWarnings("unchecked")
+  private static <E extends Throwable> E sneak(Throwable fault) throws E {
+    throw (E) fault;
+  }
+
+  @Test
+  void silentNodeIsNamed() throws Exception {
+    try (FakeNode node = new FakeNode()) {
+      node.instead.putAll(Map.of("INFO", "", "CLUSTER", "", "PING", ""));
+      Options options = Options.of(node.addr()).timeout(Duration.ofMillis(200));
+      IsotoneException e = assertThrows(IsotoneException.class, () -> IsotoneClient.open(options));
+      assertTrue(e.getMessage().endsWith("; " + node.addr() + ": it has not answered yet"), e.getMessage());
+    }
+  }
+
+  @Test
+  void generatorChecksWhatItIsAsked() throws Exception {
+    try (FakeNode node = new FakeNode(); IsotoneClient client = IsotoneClient.connect(node.addr())) {
+      Generator generator = client.generator(new Generator.Options());
+      for (int wrong : new int[] {-1, 1 << 30}) {
+        assertEquals(Code.INVALID_ARGUMENT,
+            assertThrows(IsotoneException.class, () -> generator.tryNext(wrong)).code());
+        assertEquals(Code.INVALID_ARGUMENT,
+            assertThrows(IsotoneException.class, () -> generator.next(wrong, Duration.ZERO)).code());
+      }
+      assertEquals(1, generator.next(1, Duration.ofSeconds(Long.MAX_VALUE)).length);
+      assertThrows(IsotoneException.class, () -> new Generator.Options().worker(-5));
+      generator.close();
+      for (IsotoneException e : List.of(assertThrows(IsotoneException.class, generator::next),
+          assertThrows(IsotoneException.class, () -> generator.tryNext(1)))) {
+        assertEquals("closed: the generator is closed", e.getMessage());
+      }
     }
   }
 

@@ -261,7 +261,7 @@ final class Driver {
     if (c.has("ahead_max_ms")) {
       options.aheadMax(Duration.ofMillis(c.get("ahead_max_ms").getAsLong()));
     }
-    Generator generator = clients.get(text(c, "client")).client.generator(options.timeout(deadline(c)));
+    Generator generator = clients.get(text(c, "client")).client.within(deadline(c)).generator(options);
     generators.put(text(c, "generator"), new Made(generator, clock));
     return lease(generator);
   }
