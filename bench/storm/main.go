@@ -2,7 +2,7 @@
 // what each client saw. It exits with 1 unless every call was answered in time, and rightly, and with 130 after Ctrl-C.
 // bench/clients-storm.sh runs it with the clients in all languages.
 //
-//	storm --isotone PATH [--rolls 100] [--kills 50] [--callers 8] [--deadline 2s] -- DRIVER [ARG...] [-- DRIVER [ARG...]]...
+//	storm --isotone PATH [--rolls 100] [--kills 50] [--callers 8] [--deadline 2s] {-- DRIVER [ARG...]}
 //
 // conformance/README.md describes drivers. With RECORD=1 it adds a line for each client to docs/evidence/storms.csv.
 package main
@@ -43,7 +43,7 @@ func main() {
 }
 
 // errUsage is the error of a command line that cannot be run.
-var errUsage = errors.New("usage: storm --isotone PATH [FLAGS] -- DRIVER [ARG...] [-- DRIVER [ARG...]]...")
+var errUsage = errors.New("usage: storm --isotone PATH [FLAGS] {-- DRIVER [ARG...]}")
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	o, err := parse(args)
