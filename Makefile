@@ -132,12 +132,16 @@ bench-snowflake: ## package snowflake, alone and beside another generator; see d
 	bench/snowflake/run.sh '$(SNOWFLAKE_ROUNDS)' '$(SNOWFLAKE_TIME)'
 
 # make clients-bench CLIENTS='go rust'
-.PHONY: clients clients-bench
+.PHONY: clients clients-bench clients-storm
 clients: ## the clients in other languages: their own checks, and the conformance kit
 	.ci/run clients
 
 clients-bench: ## 1,000 callers of each client, and a lone call beside a bare socket: CLIENTS (all languages)
 	bench/clients.sh $(CLIENTS)
+
+# make clients-storm CLIENTS=rust ROLLS=10 KILLS=20
+clients-storm: ## ROLLS (100) rolling restarts and KILLS (50) kills while CLIENTS (all languages) call with deadlines of DEADLINE (2s)
+	ROLLS='$(ROLLS)' KILLS='$(KILLS)' DEADLINE='$(DEADLINE)' bench/clients-storm.sh $(CLIENTS)
 
 # make interop INTEROP=ioredis
 #

@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/isotone/isotone/internal/check/child"
@@ -53,6 +55,17 @@ func (n *Node) Signal(s os.Signal) error { return n.process.Signal(s) }
 func (n *Node) Wait() error {
 	_, err := n.process.WaitExit(exitTimeout)
 	return err
+}
+
+// Stop ends the process by SIGTERM, which Windows does not have, and waits until it has ended, with success.
+func (n *Node) Stop() error {
+	if err := errors.Join(n.Signal(syscall.SIGTERM), n.Wait()); err != nil {
+		return err
+	}
+	if state := n.process.State(); !state.Success() {
+		return fmt.Errorf("node %d has ended after SIGTERM by %v; the end of its log:\n%s", n.ID, state, n.tail())
+	}
+	return nil
 }
 
 // Kill ends the process at once, if it runs, and waits until it has ended.

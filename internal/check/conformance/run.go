@@ -1,6 +1,6 @@
 // Package conformance checks that a client keeps the rules of docs/client-protocol.md. It plays the nodes of
 // scenarios to a client, which it drives by a driver, and judges what the client does. conformance/README.md
-// describes it. It knows nothing of any client.
+// describes it. [RunStorm] has real nodes restart and die while clients call them. It knows nothing of any client.
 package conformance
 
 import (

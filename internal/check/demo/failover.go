@@ -192,10 +192,7 @@ func (f *failover) breakOne(ctx context.Context, n *cluster.Node) error {
 		f.until(ctx, away)
 		return n.Signal(signalCont)
 	case HowDrain:
-		if err := n.Signal(signalTerm); err != nil {
-			return err
-		}
-		if err := n.Wait(); err != nil {
+		if err := n.Stop(); err != nil {
 			return err
 		}
 	default:

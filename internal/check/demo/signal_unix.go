@@ -14,5 +14,4 @@ const signalsWork = true
 var (
 	signalStop os.Signal = syscall.SIGSTOP
 	signalCont os.Signal = syscall.SIGCONT
-	signalTerm os.Signal = syscall.SIGTERM
 )

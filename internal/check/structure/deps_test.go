@@ -108,7 +108,7 @@ internal/check/demoscale:       . internal/front/stats internal/proxy internal/p
 internal/check/chaos:           . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/ports internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/fakecluster:     internal/inspect/survey
 conformance/vectors:
-internal/check/conformance:     . snowflake internal/check/child internal/check/ports conformance/vectors
+internal/check/conformance:     . snowflake internal/core/lincheck internal/check/child internal/check/cluster internal/check/ports conformance/vectors
 internal/check/chromium:        ; golang.org/x/net
 internal/check/trial:           . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/evidence internal/check/parallel
 internal/check/membership:      ; golang.org/x/sys
@@ -129,6 +129,7 @@ bench/far:
 bench/origin:
 bench/proxy:
 bench/client:                   . client
+bench/storm:                    internal/check/conformance internal/check/evidence
 bench/streams:                  ; golang.org/x/net
 bench/thrift:                   snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
 interop/goredis:                . ; github.com/redis/go-redis/v9
