@@ -195,7 +195,7 @@ func TestStream_AnswersInOrderAndEachError(t *testing.T) {
 	}
 }
 
-// TestStream_HoldsABoundedNumber: while nothing is answered, the server stops to read.
+// TestStream_HoldsABoundedNumber: while nothing is answered, the server stops reading.
 func TestStream_HoldsABoundedNumber(t *testing.T) {
 	s := startInLoop(t)
 	s.hold()

@@ -123,7 +123,7 @@ func (s *stream) takeTurn(b []byte, last bool) (used int) {
 	for len(t.items) < turnMax && s.end == nil {
 		message, rest, err := ParseFrame(b[used:])
 		if message == nil && err == nil {
-			s.end = endOfBody(rest, last)
+			s.finish(endOfBody(rest, last), t.began)
 			break
 		}
 		if err == nil {
@@ -132,12 +132,19 @@ func (s *stream) takeTurn(b []byte, last bool) (used int) {
 		if err == nil {
 			used = len(b) - len(rest)
 		}
-		s.end = err
+		s.finish(err, t.began)
 	}
 	if len(t.items) > 0 {
 		s.submit(t)
 	}
 	return used
+}
+
+// finish ends the stream after the turns under way: with io.EOF, or for a request that is wrong. Nil: it goes on.
+func (s *stream) finish(end error, began time.Time) {
+	if s.end = end; end != nil && end != io.EOF {
+		s.server.observe(end, began)
+	}
 }
 
 // endOfBody returns why nothing follows, nil if something may.

@@ -96,3 +96,17 @@ func TestStream_CountsWhatAClientThatHasLeftAskedFor(t *testing.T) {
 		t.Errorf("%d requests were counted, %d bytes sent; want %d and none", counted, sent, asked)
 	}
 }
+
+func TestStream_CountsARequestThatEndsIt(t *testing.T) {
+	for name, b := range map[string]string{"compressed": "\x01\x00\x00\x00\x00", "malformed": "\x00\x00\x00\x00\x01\xff", "in part": "\x00\x00"} {
+		s, counted := newStream(&holding{}, new(sending)), 0
+		s.server.cfg.Observe = func(_, code string, _ time.Duration) {
+			if counted++; code != "invalid_argument" {
+				t.Errorf("%s: %s", name, code)
+			}
+		}
+		if used, end := s.Take([]byte(b), true); end == nil || used > 0 || counted != 1 {
+			t.Errorf("%s: %d bytes were taken, the end is %v, %d requests were counted; want 1", name, used, end, counted)
+		}
+	}
+}
