@@ -119,7 +119,7 @@ async fn failover() -> Outcome {
         .connect()
         .await?;
     let before = client.timestamp().await?;
-    leader_ends();
+    leader_ends(); // kill -9, for instance
     assert!(client.timestamp().await? > before);
     Ok(())
 }
