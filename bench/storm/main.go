@@ -76,15 +76,7 @@ func parse(args []string) (o conformance.Storm, err error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	o.Isotone, o.Pause = []string{*isotone}, conformance.StormPauseDefault
-	for rest := flags.Args(); len(rest) > 0; {
-		end := slices.Index(rest, "--")
-		if end < 0 {
-			end = len(rest)
-		}
-		o.Drivers = append(o.Drivers, rest[:end])
-		rest = rest[min(end+1, len(rest)):]
-	}
+	o.Isotone, o.Pause, o.Drivers = []string{*isotone}, conformance.StormPauseDefault, split(flags.Args())
 	switch {
 	case *isotone == "":
 		return o, errors.New("--isotone: want the path of the command")
@@ -98,6 +90,19 @@ func parse(args []string) (o conformance.Storm, err error) {
 		return o, errors.New("want a driver after each --")
 	}
 	return o, nil
+}
+
+// split returns the parts between which "--" stands.
+func split(args []string) (parts [][]string) {
+	for len(args) > 0 {
+		end := slices.Index(args, "--")
+		if end < 0 {
+			end = len(args)
+		}
+		parts = append(parts, args[:end])
+		args = args[min(end+1, len(args)):]
+	}
+	return parts
 }
 
 // show prints a table and the first faults.

@@ -125,6 +125,9 @@ func (s *storm) end() {
 
 // breakNodes restarts and kills nodes. Before each time all nodes are ready, and all clients have called since the time before.
 func (s *storm) breakNodes(ctx context.Context) error {
+	if err := s.more(ctx); err != nil {
+		return err
+	}
 	for i := range s.Rolls {
 		for _, n := range s.nodes.Nodes {
 			s.event("restart %d of node %d", i+1, n.ID)
@@ -135,22 +138,30 @@ func (s *storm) breakNodes(ctx context.Context) error {
 		}
 	}
 	for i := range s.Kills {
-		leader, err := s.leader(ctx)
-		if err != nil {
+		if err := s.kill(ctx, i); err != nil {
 			return err
 		}
-		n, what := leader, "which leads"
-		if i%2 == 1 {
-			n, what = s.nodes.Nodes[rand.IntN(stormNodes)], "drawn at random"
-		}
-		s.event("kill %d, of node %d, %s", i+1, n.ID, what)
-		if err := s.again(ctx, n, n.Kill); err != nil {
-			return err
-		}
-		s.report.Kills++
-		if n == leader {
-			s.report.Leaders++
-		}
+	}
+	return nil
+}
+
+// kill kills a node for the time i, from 0.
+func (s *storm) kill(ctx context.Context, i int) error {
+	leader, err := s.leader(ctx)
+	if err != nil {
+		return err
+	}
+	n, what := leader, "which leads"
+	if i%2 == 1 {
+		n, what = s.nodes.Nodes[rand.IntN(stormNodes)], "drawn at random"
+	}
+	s.event("kill %d, of node %d, %s", i+1, n.ID, what)
+	if err := s.again(ctx, n, n.Kill); err != nil {
+		return err
+	}
+	s.report.Kills++
+	if n == leader {
+		s.report.Leaders++
 	}
 	return nil
 }
@@ -171,6 +182,11 @@ func (s *storm) again(ctx context.Context, n *processes.Node, end func() error) 
 	if err := errors.Join(end(), n.Start(), s.nodes.WaitReady(ctx)); err != nil {
 		return err
 	}
+	return s.more(ctx)
+}
+
+// more waits until all clients have called.
+func (s *storm) more(ctx context.Context) error {
 	for _, c := range s.tested {
 		if err := c.more(ctx, uint64(s.Callers)); err != nil {
 			return err
