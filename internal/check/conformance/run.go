@@ -223,7 +223,13 @@ func (s *stage) perform(sc Scenario) {
 		switch end := recover().(type) {
 		case nil:
 		case broken:
-			s.blame(sc.Rules[0], "%s", end.text)
+			rule := sc.Rules[0]
+			select {
+			case <-s.driver.ended:
+				rule = "driver"
+			default:
+			}
+			s.blame(rule, "%s", end.text)
 		case skipped:
 			s.skipped = end.why
 		default:

@@ -95,6 +95,7 @@ var requests = []Scenario{
 		gone.cancel()
 		gone.fails("C49", "canceled")
 		next := c.begin("timestamps", 7)
+		s.sync()
 		gate.open()
 		next.want("C32")
 	}},
@@ -107,6 +108,7 @@ var requests = []Scenario{
 		gate.await(1)
 		gone.fails("C48", "deadline_exceeded")
 		next := c.begin("timestamps", 7)
+		s.sync()
 		gate.open()
 		next.want("C32")
 	}},
@@ -120,6 +122,7 @@ var requests = []Scenario{
 		gone.cancel()
 		gone.fails("C49", "canceled")
 		next := c.begin("ids", 7)
+		s.sync()
 		gate.open()
 		next.want("C32")
 	}},
