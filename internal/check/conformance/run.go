@@ -149,7 +149,8 @@ func (r *runner) work(ctx context.Context, queue <-chan Scenario) error {
 	for sc := range queue {
 		if d == nil {
 			var err error
-			if d, err = startDriver(ctx, r.Driver, r.Patience); err != nil {
+			// Beginning is the driver's, and no client's, so a short patience is not for it.
+			if d, err = startDriver(ctx, r.Driver, max(r.Patience, PatienceDefault)); err != nil {
 				return err
 			}
 		}
