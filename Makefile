@@ -132,9 +132,13 @@ bench-snowflake: ## package snowflake, alone and beside another generator; see d
 	bench/snowflake/run.sh '$(SNOWFLAKE_ROUNDS)' '$(SNOWFLAKE_TIME)'
 
 # make clients-bench CLIENTS='go rust'
-.PHONY: clients clients-bench clients-storm
+# make clients-mutants CLIENT=rust
+.PHONY: clients clients-bench clients-mutants clients-storm
 clients: ## the clients in other languages: their own checks, and the conformance kit
 	.ci/run clients
+
+clients-mutants: ## deliberate bugs of the clients in other languages, each noticed by a scenario of the kit: CLIENT (all of them)
+	go test -tags mutants -count=1 -timeout 40m -parallel 6 -run 'OtherLanguages/^$(CLIENT)' ./conformance/go
 
 clients-bench: ## 1,000 callers of each client, and a lone call beside a bare socket: CLIENTS (all languages)
 	bench/clients.sh $(CLIENTS)

@@ -57,6 +57,24 @@ func (s *stage) serving(rule string, nodes int, change ...options) *client {
 	return c
 }
 
+// neverMade makes clients that cannot be made, until a connection has ended before the deadline: a client that is slow has seen nothing of the node.
+func (s *stage) neverMade(rule string, change ...options) {
+	for began := time.Now(); ; {
+		_, made := s.make(2*short, change...)
+		made.fails(rule, "deadline_exceeded", "unauthorized")
+		if made.reply.OK != nil || s.nodes[0].hasEnded(made.begunAt, made.begunAt.Add(2*short)) || time.Since(began) > s.patience {
+			return
+		}
+	}
+}
+
+// hasEnded reports whether a connection has ended between these times.
+func (n *node) hasEnded(after, before time.Time) bool {
+	n.s.mu.Lock()
+	defer n.s.mu.Unlock()
+	return slices.ContainsFunc(n.ends, func(t time.Time) bool { return t.After(after) && t.Before(before) })
+}
+
 // at has a client know these nodes only.
 func at(nodes ...*node) options {
 	return func(o *Options) {

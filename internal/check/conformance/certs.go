@@ -107,7 +107,6 @@ func (s *stage) startTLS(count int, cfg *tls.Config) {
 
 // neverTalks: the client must not send anything to the node, and calls miss their deadlines or are refused.
 func (s *stage) neverTalks(change ...options) {
-	_, made := s.make(2*short, change...)
-	made.fails("C11", "deadline_exceeded", "unauthorized")
+	s.neverMade("C11", change...)
 	s.check(len(s.nodes[0].got("")) == 0, "C11", "the client has sent a command")
 }

@@ -26,7 +26,8 @@ type node struct {
 	listener net.Listener
 	conns    map[*conn]bool
 	dials    int
-	rules    []*rule // the first that matches a request answers it
+	ends     []time.Time // of connections
+	rules    []*rule     // the first that matches a request answers it
 	// floor is what the client had received when the node began to listen. So it knew that when it dialed.
 	floor isotone.Timestamp
 }
@@ -165,6 +166,7 @@ func (c *conn) serve() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		c.over = true
+		c.node.ends = append(c.node.ends, time.Now())
 		delete(c.node.conns, c)
 		s.event("%s: closed", c.name)
 	}()

@@ -149,7 +149,8 @@ func (r *runner) work(ctx context.Context, queue <-chan Scenario) error {
 	for sc := range queue {
 		if d == nil {
 			var err error
-			if d, err = startDriver(ctx, r.Driver, r.Patience); err != nil {
+			// Beginning is the driver's, and no client's, so a short patience is not for it.
+			if d, err = startDriver(ctx, r.Driver, max(r.Patience, PatienceDefault)); err != nil {
 				return err
 			}
 		}
@@ -223,7 +224,13 @@ func (s *stage) perform(sc Scenario) {
 		switch end := recover().(type) {
 		case nil:
 		case broken:
-			s.blame(sc.Rules[0], "%s", end.text)
+			rule := sc.Rules[0]
+			select {
+			case <-s.driver.ended:
+				rule = "driver"
+			default:
+			}
+			s.blame(rule, "%s", end.text)
 		case skipped:
 			s.skipped = end.why
 		default:

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -319,6 +320,27 @@ var deadlines = []Scenario{
 		c := s.open()
 		s.nodes[0].say("TS", -1, faultLine("TRYAGAIN too many requests are waiting"))
 		c.begin("timestamps", 2, within(short)).fails("C48", "deadline_exceeded")
+	}},
+	{Name: "a-deadline-over-the-requests-of-a-call", Rules: rules("C48", "C23"), play: func(s *stage) {
+		// So many IDs take four requests at the least, each of which is answered within the deadline, one after the other.
+		s.start(1)
+		c := s.open()
+		var one sync.Mutex
+		slow := s.nodes[0].on("SNOWFLAKE", -1, func(r *request) answer {
+			one.Lock()
+			defer one.Unlock()
+			select {
+			case <-time.After(short):
+			case <-s.ctx.Done():
+			}
+			return s.proper(r)
+		})
+		for range 6 {
+			c.get("C48", "ids", 2) // the client learns when an answer is late
+		}
+		c.begin("ids", 1<<16, within(2*short)).fails("C48", "deadline_exceeded")
+		s.nodes[0].off(slow)
+		c.get("C48", "ids", 2)
 	}},
 	{Name: "a-missed-deadline-names-the-nodes", Rules: rules("C48"), play: func(s *stage) {
 		c := s.serving("C48", 2)

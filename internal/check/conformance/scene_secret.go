@@ -94,9 +94,7 @@ var credentials = []Scenario{
 		// It sends back what was sent to it.
 		s.start(1)
 		s.nodes[0].on("", -1, func(r *request) answer { return answer{bytes: bulk(r.String())} })
-		_, made := s.make(2*short, known)
-		made.fails("C7", "unauthorized", "deadline_exceeded")
-		s.check(!contains(made.reply.Message, secret), "C7", "the message contains the secret: %s", made.reply.Message)
+		s.neverMade("C7", known) // the judge looks for the secret in all messages
 	}},
 	{Name: "no-secret-leaves-the-machine-without-tls", Rules: rules("C8"), Needs: needs(featCredentials), play: func(s *stage) {
 		// The node has an address of this machine that leads to other machines as well.
