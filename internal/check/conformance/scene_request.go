@@ -181,6 +181,7 @@ func answerAfter(name, method string, checks []string, deadline ...arg) Scenario
 			gone.fails("C48", "deadline_exceeded")
 		}
 		next := c.begin(method, 7)
+		s.sync()
 		gate.open()
 		next.want("C32")
 	}}
