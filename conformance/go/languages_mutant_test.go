@@ -15,7 +15,7 @@ import (
 )
 
 // few bounds the mutants of each client.
-var few = flag.Int("few", 0, "run so many mutants of each client in another language; 0: all")
+var few = flag.Int("few", 0, "run so many mutants of each client, from all parts of its table; 0: all")
 
 // language is a client in another language.
 type language struct {
@@ -71,12 +71,7 @@ func TestOtherLanguages_AreNoticed(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			s := newShop(t, l)
 			list := readMutants(t, filepath.Join(s.client, "mutants.txt"))
-			for _, m := range list {
-				m.replaced(t, s.copied) // also of those that are not run, the texts stand in the files
-			}
-			if *few > 0 {
-				list = spread(list, *few)
-			}
+			list = someOf(t, list, s.copied)
 			base := s.build(t, "", "")
 			passes(t, list, "sh", filepath.Join(base, "run"))
 			for _, m := range list {
@@ -89,9 +84,16 @@ func TestOtherLanguages_AreNoticed(t *testing.T) {
 	}
 }
 
-// spread returns count mutants from all parts of the table.
-func spread(list []mutant, count int) (some []mutant) {
-	count = min(count, len(list))
+// someOf returns as many mutants as few says. The texts of all must stand in the files.
+func someOf(t *testing.T, list []mutant, root string) (some []mutant) {
+	t.Helper()
+	for _, m := range list {
+		m.replaced(t, root)
+	}
+	if *few == 0 {
+		return list
+	}
+	count := min(*few, len(list))
 	for i := range count {
 		some = append(some, list[i*len(list)/count])
 	}
