@@ -75,9 +75,14 @@ func (a *authority) pem() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}))
 }
 
+// tlsDialMS is how long a client may take to connect with TLS: its process has just begun, and loads what the handshake needs.
+const tlsDialMS = 10_000
+
 // trusts has the client use TLS, and trust the authority of the kit.
 func trusts(serverName string) options {
-	return func(o *Options) { o.TLS = &TLS{CA: trusted().pem(), ServerName: serverName} }
+	return func(o *Options) {
+		o.TLS, o.DialTimeoutMS = &TLS{CA: trusted().pem(), ServerName: serverName}, tlsDialMS
+	}
 }
 
 // presents has it present a certificate, too.
