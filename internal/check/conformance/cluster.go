@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -147,7 +148,7 @@ func (s *stage) authenticate(c *conn, args []string) []byte {
 	if len(args) == 2 {
 		name = args[0]
 	}
-	if secret, known := s.users[name]; !known || len(args) == 0 || args[len(args)-1] != secret {
+	if secret, known := s.users[name]; !known || len(args) == 0 || !slices.Contains([]string{secret, cmp.Or(c.former, secret)}, args[len(args)-1]) {
 		return faultLine("WRONGPASS the name or the secret is wrong")
 	}
 	c.user = name

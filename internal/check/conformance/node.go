@@ -39,6 +39,7 @@ type conn struct {
 	name                   string
 	authenticated, checked bool // what came on the connection: credentials, the check of the cluster
 	user                   string
+	former                 string // a secret that was right when the connection began
 	resp3                  bool
 	answered               bool // a request for timestamps
 	over                   bool

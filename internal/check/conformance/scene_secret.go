@@ -85,7 +85,7 @@ var credentials = []Scenario{
 		s.change("the secret is another one", func() {
 			s.users = map[string]string{user: "another secret"}
 			for conn := range s.nodes[0].conns {
-				conn.user = ""
+				conn.user, conn.former = "", secret // a client may be about to send it
 			}
 		})
 		c.timestamp("C10")
