@@ -63,13 +63,7 @@ func (h *held) fill(ctx context.Context, t *testing.T, c *client.Client, calls *
 
 func receive[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(time.Minute):
-		t.Fatal("no request arrived")
-		panic("unreachable")
-	}
+	return await.Receive(t, "a request", c)
 }
 
 // TestBatch_CallsDuringARequestShareTheNext checks I4 for every call: none joins a request

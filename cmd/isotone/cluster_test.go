@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
@@ -62,11 +64,10 @@ func startAloneIn(t *testing.T, port, dir string) (m *server.Member, end func())
 		}
 	}
 	t.Cleanup(end)
-	for deadline := time.Now().Add(time.Minute); m.Node.Status().NotReady != "" || m.Node.Status().ClusterID == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %+v", m.Node.Status())
-		}
-	}
+	await.Done(t, await.Timeout, func() (bool, string) {
+		now := m.Node.Status()
+		return now.NotReady == "" && now.ClusterID != 0, fmt.Sprintf("not ready: %+v", now)
+	})
 	return m, end
 }
 
@@ -145,25 +146,18 @@ func TestCluster_IsToldByNodesAndProxies(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.Close()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	await.Done(t, await.Timeout, func() (bool, string) {
 		var state struct{ ClusterID string }
 		_, body := rig.Fetch(t, "http://"+addr+"/state")
-		if json.Unmarshal([]byte(body), &state) == nil && state.ClusterID == id.String() {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("/state: %s", body)
-		}
-	}
+		return json.Unmarshal([]byte(body), &state) == nil && state.ClusterID == id.String(), "/state: " + body
+	})
 	for _, args := range [][]string{{"--node", addr}, {"--node", addr, "--cluster", id.String()}} {
 		proxy, admin := runProxy(t, args...)
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		await.Until(t, "the proxy is ready", func() bool {
 			ready, _ := rig.Fetch(t, "http://"+proxy+"/ready")
-			if ids, _ := rig.Fetch(t, "http://"+proxy+"/api/snowflake"); ready == 200 && ids == 200 {
-				break
-			} else if time.Now().After(deadline) {
-				t.Fatal("the proxy is not ready in time")
-			}
-		}
+			ids, _ := rig.Fetch(t, "http://"+proxy+"/api/snowflake")
+			return ready == 200 && ids == 200
+		})
 		wantTold(t, proxy, id, false)
 		if _, body := rig.Fetch(t, "http://"+admin+"/proxy/status"); !strings.Contains(body, `"clusterID":"`+id.String()+`"`) {
 			t.Errorf("/proxy/status: %s", body)

@@ -117,16 +117,14 @@ func runProxyLogging(t *testing.T, log *proxyLog, args ...string) (addr, admin s
 		}
 	})
 	var line struct{ Listen, Admin string }
-	for deadline := time.Now().Add(time.Minute); line.Listen == ""; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not start:\n%s", log)
-		}
+	await.Done(t, await.Timeout, func() (bool, string) {
 		for text := range strings.Lines(log.String()) {
 			if strings.Contains(text, "forwarding") && strings.HasSuffix(text, "\n") {
 				_ = json.Unmarshal([]byte(text), &line)
 			}
 		}
-	}
+		return line.Listen != "", "it does not start:\n" + log.String()
+	})
 	return line.Listen, line.Admin
 }
 
@@ -153,17 +151,14 @@ func TestProxy_ALogThatHangsDelaysNothing(t *testing.T) {
 	if dropped == 0 {
 		t.Fatalf("no line of %d was dropped; want what there was no room for", requests)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	await.Done(t, await.Timeout, func() (bool, string) {
 		_, told, _ := strings.Cut(log.String(), `"msg":"lines of this log were dropped: what it is written to is too slow","lines":`)
 		written := strings.Count(log.String(), `"msg":"request"`)
 		var lost int
-		if _, err := fmt.Sscanf(told, "%d}", &lost); err == nil && lost == dropped && lost+written == requests {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d lines are written and %d lost of %d; it was %v that were dropped", written, lost, requests, dropped)
-		}
-	}
+		_, err := fmt.Sscanf(told, "%d}", &lost)
+		return err == nil && lost == dropped && lost+written == requests,
+			fmt.Sprintf("%d lines are written and %d lost of %d; it was %v that were dropped", written, lost, requests, dropped)
+	})
 }
 
 // pipeline sends requests on several connections at a time, and returns how many were answered.
@@ -201,11 +196,9 @@ func TestProxy_LogsWhatLibrariesSay(t *testing.T) {
 	log := &proxyLog{}
 	runProxyLogging(t, log, "--backend", "http://127.0.0.1:1", "--debug")
 	stdlog.Print("as net/http has it")
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(log.String(), `"level":"DEBUG","msg":"as net/http has it"`); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the log lacks it:\n%s", log)
-		}
-	}
+	await.Done(t, await.Timeout, func() (bool, string) {
+		return strings.Contains(log.String(), `"level":"DEBUG","msg":"as net/http has it"`), "the log lacks it:\n" + log.String()
+	})
 }
 
 func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
@@ -274,24 +267,21 @@ func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 	})
 	addr, admin := runProxy(t, "--node", node, "--advertise", "proxy.example:1", "--request-stats")
 	var last string
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		status, body := rig.Fetch(t, "http://"+addr+"/timestamp")
-		if status == 200 && len(body) == 16 && body > last {
-			if last != "" {
-				break
+	for range 2 {
+		await.Done(t, await.Timeout, func() (bool, string) {
+			status, body := rig.Fetch(t, "http://"+addr+"/timestamp")
+			if status == 200 && (len(body) != 16 || body <= last) {
+				t.Fatalf("%q after %q", body, last)
+			} else if status == 200 {
+				last = body
 			}
-			last = body
-		} else if status == 200 || time.Now().After(deadline) {
-			t.Fatalf("%d %q after %q", status, body, last)
-		}
+			return status == 200, fmt.Sprintf("%d %q", status, body)
+		})
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if status, body := rig.Fetch(t, "http://"+addr+"/api/snowflake"); status == 200 && len(body) > 10 {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("no ids: %d %q", status, body)
-		}
-	}
+	await.Done(t, await.Timeout, func() (bool, string) {
+		status, body := rig.Fetch(t, "http://"+addr+"/api/snowflake")
+		return status == 200 && len(body) > 10, fmt.Sprintf("no IDs: %d %q", status, body)
+	})
 	if _, body := rig.Fetch(t, "http://"+addr+"/members"); !strings.Contains(body, `"leader":{"nodeID":1,"addr":"proxy.example:1"}`) {
 		t.Errorf("/members: %s", body)
 	}

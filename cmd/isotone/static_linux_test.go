@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/ports"
 )
@@ -65,16 +66,14 @@ func TestStatic_RunsInAnEmptyDirectory(t *testing.T) {
 		a, err := chaos.Get(fmt.Sprint("127.0.0.1:", port), "/up", time.Second)
 		return err == nil && a.Status == 200 && string(a.Body) == "ok"
 	}
-	for deadline := time.Now().Add(time.Minute); !up(); time.Sleep(20 * time.Millisecond) {
+	await.Until(t, "/up is answered", func() bool {
 		select {
 		case err := <-ended:
 			t.Fatalf("isotone serve: %v\n%s", err, out)
 		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("/up is not answered in time")
-		}
-	}
+		return up()
+	})
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -129,8 +129,10 @@ func (m mutant) isNoticed(t *testing.T, driver ...string) {
 	o := report.Outcomes[0]
 	t.Log(o.Took, o.Faults, o.Skipped)
 	switch {
+	case strings.HasPrefix(o.Skipped, "the client has no"):
+		t.Error(o.Skipped)
 	case o.Skipped != "":
-		t.Skip(o.Skipped)
+		t.Skip(o.Skipped) // this machine lacks what the scenario needs: an address that is not of loopback
 	case o.Passed:
 		t.Errorf("%s does not notice that %s", m.scenario, m.name)
 	case slices.ContainsFunc(o.Faults, func(f conformance.Fault) bool { return f.Rule == "driver" }):

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
@@ -85,12 +84,7 @@ func testUnreadLog(t *testing.T, leave func(reader *os.File)) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("it does not end")
+	if err := await.Receive(t, "the end of the process", ended); err != nil {
+		t.Error(err)
 	}
 }
