@@ -265,3 +265,19 @@ func TestRun_AsksAgainWhileAConnectionIsMissing(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswerTimeout_IsAFifth of the time that is left, and Timeout at least.
+func TestAnswerTimeout_IsAFifth(t *testing.T) {
+	if got := answerTimeout(t.Context()); got != Timeout {
+		t.Errorf("without a deadline: %v", got)
+	}
+	for left, want := range map[time.Duration]time.Duration{time.Second: Timeout, 10 * time.Second: Timeout, time.Minute: 12 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			defer cancel()
+			if got := answerTimeout(ctx); got != want {
+				t.Errorf("%v are left: %v, want %v", left, got, want)
+			}
+		})
+	}
+}
