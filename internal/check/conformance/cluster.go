@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -148,7 +147,8 @@ func (s *stage) authenticate(c *conn, args []string) []byte {
 	if len(args) == 2 {
 		name = args[0]
 	}
-	if secret, known := s.users[name]; !known || len(args) == 0 || !slices.Contains([]string{secret, cmp.Or(c.former, secret)}, args[len(args)-1]) {
+	secret, known := s.users[name]
+	if right := len(args) > 0 && (args[len(args)-1] == secret || c.former != "" && args[len(args)-1] == c.former); !known || !right {
 		return faultLine("WRONGPASS the name or the secret is wrong")
 	}
 	c.user = name
