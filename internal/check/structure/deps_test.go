@@ -101,11 +101,12 @@ internal/check/parallel:
 internal/check/evidence:
 internal/check/pgserver:
 internal/check/ports:
+internal/check/namespace:       internal/check/child ; golang.org/x/sys
 internal/check/cluster:         internal/check/child internal/check/ports
 internal/check/demo:            . client internal/core/lincheck internal/check/cluster internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/demolive:        . internal/reply internal/live internal/check/bench internal/check/cluster internal/check/svg
 internal/check/demoscale:       . internal/front/stats internal/proxy internal/proxy/balance internal/check/bench internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
-internal/check/chaos:           . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/ports internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
+internal/check/chaos:           . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/namespace internal/check/ports internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/fakecluster:     internal/inspect/survey
 conformance/vectors:
 internal/check/conformance:     . snowflake internal/core/lincheck internal/check/child internal/check/cluster internal/check/ports conformance/vectors
