@@ -112,7 +112,7 @@ conformance/vectors:
 internal/check/conformance:     . snowflake internal/core/lincheck internal/check/child internal/check/cluster internal/check/ports conformance/vectors
 internal/check/chromium:        ; golang.org/x/net
 internal/check/trial:           . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/evidence internal/check/parallel
-internal/check/verify/driver:   . internal/reply internal/check/child internal/check/cluster ; golang.org/x/sys
+internal/check/verify/driver:   . internal/reply internal/check/child internal/check/cluster internal/check/pgserver ; golang.org/x/sys
 internal/check/verify:          . internal/core/lincheck internal/check/child internal/check/cluster internal/check/namespace internal/check/ports internal/check/verify/driver
 internal/check/verify/report:   . internal/check/bench internal/check/svg internal/check/verify
 internal/check/membership:      ; golang.org/x/sys

@@ -29,9 +29,10 @@ type System interface {
 
 // systems are those that are part of this program.
 var systems = map[string]func() System{
-	"http":    func() System { return &webSystem{} },
-	"isotone": func() System { return &isotoneSystem{} },
-	"redis":   func() System { return &redisSystem{} },
+	"http":     func() System { return &webSystem{} },
+	"isotone":  func() System { return &isotoneSystem{} },
+	"postgres": func() System { return &postgresSystem{} },
+	"redis":    func() System { return &redisSystem{} },
 }
 
 // Systems returns the names of all systems that are part of this program.
