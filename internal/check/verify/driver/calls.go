@@ -168,6 +168,14 @@ func (p *Process) decode(r Request, answer Response, into any) error {
 	if into == nil {
 		return nil
 	}
+	if answer.calls != nil {
+		a, ok := into.(*Answer)
+		if !ok {
+			return p.fail(fmt.Errorf("answered %s with calls", r.Do))
+		}
+		a.Calls = answer.calls
+		return nil
+	}
 	if err := json.Unmarshal(answer.OK, into); err != nil {
 		return p.fail(fmt.Errorf("answered %s with %.*q: %w", r.Do, quoteMax, answer.OK, err))
 	}

@@ -38,7 +38,7 @@ func (*postgresSystem) Hello(map[string]string) (Hello, error) {
 // postgresPrepare makes the data directory of the first node, and one of a standby.
 const postgresPrepare = `set -e
 bin=$1 data=$2
-"$bin/initdb" -D "$data" -U verify -A trust -E UTF8 --locale=C
+"$bin/initdb" -D "$data" -U verify -A trust -E UTF8 --locale=C --no-sync
 printf 'host all all all trust\nhost replication all all trust\n' >>"$data/pg_hba.conf"
 echo 'CREATE SEQUENCE verify' | "$bin/postgres" --single -D "$data" postgres
 shift 2

@@ -155,12 +155,9 @@ func (p *Process) tail() string {
 
 // deliver hands an answer to the call that waits for it.
 func (p *Process) deliver(line []byte) error {
-	var answer Response
-	if err := json.Unmarshal(line, &answer); err != nil {
-		return fmt.Errorf("%.*q, which is no JSON of an answer: %w", quoteMax, line, err)
-	}
-	if (answer.OK == nil) == (answer.Error == "") {
-		return fmt.Errorf("%.*q: want either ok or error", quoteMax, line)
+	answer, err := parseResponse(line)
+	if err != nil {
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,4 +168,17 @@ func (p *Process) deliver(line []byte) error {
 	delete(p.calls, answer.ID)
 	call <- answer
 	return nil
+}
+
+func parseResponse(line []byte) (answer Response, err error) {
+	if answer, ok := scanAnswer(line); ok {
+		return answer, nil
+	}
+	if err := json.Unmarshal(line, &answer); err != nil {
+		return answer, fmt.Errorf("%.*q, which is no JSON of an answer: %w", quoteMax, line, err)
+	}
+	if (answer.OK == nil) == (answer.Error == "") {
+		return answer, fmt.Errorf("%.*q: want either ok or error", quoteMax, line)
+	}
+	return answer, nil
 }

@@ -56,6 +56,8 @@ type Response struct {
 	OK      json.RawMessage `json:"ok,omitempty"`
 	Error   string          `json:"error,omitempty"`
 	Message string          `json:"message,omitempty"`
+
+	calls []Call // in place of OK
 }
 
 // Hello is the answer to hello.
