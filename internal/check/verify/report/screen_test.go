@@ -61,7 +61,7 @@ func TestScreen_RedrawsInATerminal(t *testing.T) {
 	got := shownOn(&report.Screen{Terminal: true, Color: true})
 	for _, sequence := range []string{"\x1b[?7l", "\x1b[?25l"} {
 		back := strings.Replace(sequence, "l", "h", 1)
-		if strings.Index(got, sequence) < 0 || strings.LastIndex(got, back) < strings.Index(got, sequence) {
+		if !strings.Contains(got, sequence) || strings.LastIndex(got, back) < strings.Index(got, sequence) {
 			t.Errorf("%q is not there, or %q after it", sequence, back)
 		}
 	}
