@@ -20,7 +20,7 @@ import (
 
 type verifyCmd struct {
 	Driver      []string          `arg:"" optional:"" name:"driver" complete:"files" help:"With --system exec: a driver and its arguments, after --."`
-	System      string            `name:"system" default:"isotone" complete:"isotone,redis,http,exec" help:"The system: isotone, redis or http, or exec for a driver of your own."`
+	System      string            `name:"system" default:"isotone" complete:"isotone,redis,postgres,http,exec" help:"The system: isotone, redis, postgres or http, or exec for a driver of your own."`
 	Option      map[string]string `name:"option" short:"o" placeholder:"KEY=VALUE" help:"An option of the driver; --system NAME --options lists them. Can be repeated."`
 	Options     bool              `name:"options" help:"Print what the system is, what it promises and the options of its driver, and run nothing."`
 	Nodes       int               `name:"nodes" help:"How many nodes are started, up to 25. Default: the driver's."`

@@ -181,7 +181,7 @@ func (n *node) kill() error {
 		return nil
 	}
 	n.mayEnd = true
-	err := n.process.Signal(os.Kill)
+	err := n.signalAll(os.Kill)
 	_, waitErr := n.process.WaitExit(endTimeout)
 	return errors.Join(err, waitErr)
 }
@@ -196,8 +196,8 @@ func (n *node) term() error {
 	return err
 }
 
-func (n *node) stop() error { return n.process.Signal(child.Stop) }
-func (n *node) cont() error { return n.process.Signal(child.Cont) }
+func (n *node) stop() error { return n.signalAll(child.Stop) }
+func (n *node) cont() error { return n.signalAll(child.Cont) }
 
 // restart starts the process again if it has ended.
 func (n *node) restart() error {

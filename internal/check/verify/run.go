@@ -20,6 +20,9 @@ const (
 	readyTimeout = 2 * time.Minute
 	readyAsk     = time.Second
 	readyPoll    = 50 * time.Millisecond
+	// recoverMax bounds the wait for an answer after a fault.
+	recoverMax  = time.Minute
+	recoverPoll = 5 * time.Millisecond
 	// lastCalm is how long clients go on after the last fault, at most a quarter of the run.
 	lastCalm = 3 * time.Second
 	// showInterval is the time between two calls of Options.Show.
@@ -210,17 +213,33 @@ func (r *run) breakAll(ctx context.Context) error {
 	for len(r.kinds) > 0 && ctx.Err() == nil {
 		s := planner.next()
 		s.calm, s.lasts = s.calm/r.hurry, s.lasts/r.hurry
-		if time.Now().Add(s.calm).After(last) {
+		sleep(ctx, s.calm)
+		r.recover(ctx, last)
+		if s.lasts = min(s.lasts, time.Until(last)); s.lasts <= 0 {
 			break
 		}
-		sleep(ctx, s.calm)
-		s.lasts = min(s.lasts, time.Until(last))
 		if err := errors.Join(r.startEnded(), r.strike(ctx, s)); err != nil {
 			return err
 		}
 	}
 	sleep(ctx, time.Until(end))
 	return nil
+}
+
+// recover waits until there was an answer after the latest fault: what no longer answers cannot answer wrongly. It gives up
+// after recoverMax, or at the end.
+func (r *run) recover(ctx context.Context, end time.Time) {
+	end = earlier(end, time.Now().Add(recoverMax))
+	for ctx.Err() == nil && time.Now().Before(end) && !r.load.tally.recovered() {
+		sleep(ctx, recoverPoll)
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // strike injects a fault for as long as it lasts, or until ctx is done.

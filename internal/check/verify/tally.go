@@ -181,6 +181,17 @@ func (t *tally) struck(kind string, nodes ...int) (end func()) {
 	}
 }
 
+// recovered reports whether there was an answer after the latest fault.
+func (t *tally) recovered() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.faults) == 0 {
+		return true
+	}
+	end := t.faults[len(t.faults)-1].end
+	return end > 0 && t.last > end
+}
+
 // latestNode returns the node that gave the latest answer.
 func (t *tally) latestNode() int {
 	t.mu.Lock()
