@@ -134,6 +134,7 @@ bench/origin:
 bench/proxy:
 bench/client:                   . client
 bench/storm:                    internal/check/conformance internal/check/evidence
+bench/verify:                   internal/check/evidence internal/check/verify
 bench/streams:                  ; golang.org/x/net
 bench/thrift:                   snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
 interop/goredis:                . ; github.com/redis/go-redis/v9
