@@ -126,9 +126,8 @@ class Router:
             self._forget()
         for addr in addrs:
             self._ask(addr)
-        if used and self.search.refresh(now):
-            self._forget()
-            self._question(self.search.leader)
+        if used:
+            self.refresh(now)
         if not self.search.suspected:
             for link in list(self._inquiries.values()):
                 link.end(ConnectionError("the search is over"))
@@ -156,6 +155,12 @@ class Router:
     def _give_up(self, pool: Pool, link: Link) -> None:
         pool.rtt.double()
         link.end(TimeoutError("silent for too long"))
+
+    def refresh(self, now: float) -> None:
+        """Asks the leader for the members now and then (C46)."""
+        if self.search.refresh(now):
+            self._forget()
+            self._question(self.search.leader)
 
     def _forget(self) -> None:
         self._dialing = +self._dialing
