@@ -86,3 +86,16 @@ impl Shared {
         calls.1.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_leave_take_no_room() {
+        let (waits, ts) = (Waits::default(), Timestamp { time: 5, index: 7 });
+        let stays = waits.add(ts);
+        drop(waits.add(ts));
+        assert!(waits.calls.lock().1.keys().eq([&stays.key]));
+    }
+}
