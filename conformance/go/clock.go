@@ -25,9 +25,8 @@ func (d *driver) tell(ctx context.Context, c *conformance.Command) (r conformanc
 		return interval(k)
 	case "stamp":
 		list := make([]isotone.Timestamp, *c.Count)
-		err = stamp(ctx, k, list)
-		for _, ts := range list {
-			r.Timestamps = append(r.Timestamps, ts.String())
+		if err = stamp(ctx, k, list); err == nil {
+			r.Timestamps = texts(list)
 		}
 	case "past":
 		r.Past = k.After(ts)

@@ -79,11 +79,11 @@ var clockNodes = []Scenario{
 		waits.want("C67")
 	}},
 	{Name: "questions-of-a-clock-are-paced", Rules: rules("C68"), play: func(s *stage) {
-		// Ten pauses of 100 ms.
-		k := s.reading("C68", 1, limits(400*time.Millisecond))
+		// Six pauses of 250 ms.
+		k := s.reading("C68", 1, limits(time.Second))
 		before := len(s.nodes[0].got("INTERVAL"))
-		s.paced("C68", s.nodes[0].awaitGot("INTERVAL", before+11)[before:], 500*time.Millisecond)
-		k.wait("C68", s.later(time.Second))
+		s.paced("C68", s.nodes[0].awaitGot("INTERVAL", before+7)[before:], 750*time.Millisecond)
+		k.wait("C68", s.later(300*time.Millisecond))
 	}},
 	{Name: "a-nearer-node", Rules: rules("C74"), play: func(s *stage) {
 		s.start(2)
