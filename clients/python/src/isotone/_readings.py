@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import _pace
 from ._interval import Estimate, Instant, Rate, Reading
-from ._link import Link, Question
+from ._link import Link, Question, closed
 from ._pace import EAGER, EAGER_PAUSE_MAX, PAUSE_MAX, REFUSED_PAUSE_MAX, pause, quota_pause
 from ._resp import Read, encode, read_reply
 from ._router import Refuses, readable
@@ -117,16 +117,15 @@ class Readings:
         self._rounds = 0  # of asking all
         self._all_at = 0.0  # the next one
         self._probe_at = self._begun + PROBE_INTERVAL
-        self._event = asyncio.Event()  # there may be something to do
+        self._woken: asyncio.Future[None] = client._loop.create_future()  # done when there may be something to do
 
     async def run(self) -> None:
         """Asks until it is canceled. Then all connections are closed."""
         try:
             while True:
-                self._event.clear()
+                self._woken = self._client._loop.create_future()
                 wait = self._step(self._time()) - self._time()
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._event.wait(), max(wait, 0.0001))
+                await asyncio.wait([self._woken], timeout=max(wait, 0.0))
         finally:
             sources = self._sources.values()
             tasks = [source.task for source in sources if source.task]
@@ -135,22 +134,25 @@ class Readings:
             await asyncio.gather(*tasks, return_exceptions=True)
             for source in sources:
                 source.drop()
-            if links := [source.link.gone for source in sources if source.link]:
-                await asyncio.wait(links)
+            await closed(source.link for source in sources if source.link)
 
-    def closed(self) -> None:
+    def end(self) -> None:
         """Tells all who wait that there will be no more readings."""
         self._publish(Known(Estimate(), ClosedError("the clock was closed")))
 
     def hurry(self) -> None:
         """Has the next question asked soon, because a call waits for it."""
         self._due = min(self._due, self._asked + PERIOD_MIN)
-        self._event.set()
+        self._wake()
 
     def trouble(self) -> str:
         """Returns a part of a message: the latest failure of each node."""
         failed = [(s.addr, s.error, s.failures) for s in self._sources.values() if s.error]
         return "".join(failure(addr, error, times) for addr, error, times in failed)
+
+    def _wake(self) -> None:
+        if not self._woken.done():
+            self._woken.set_result(None)
 
     # What is due.
 
@@ -219,18 +221,21 @@ class Readings:
     # One question.
 
     async def _question(self, source: Source) -> None:
+        outcome: tuple[Inquiry, Reading | Refusal] | Exception
         try:
-            inquiry, value = await asyncio.wait_for(self._sound(source), self._client.options.dial_timeout)
+            outcome = await asyncio.wait_for(self._sound(source), self._client.options.dial_timeout)
         except Exception as error:
-            source.task = None
-            self._failed(source, readable(error))
+            outcome = readable(error)
+        source.task = None
+        if self._sources.get(source.addr) is not source:
+            source.drop()
+        elif isinstance(outcome, Exception):
+            self._failed(source, outcome)
+        elif isinstance(outcome[1], Refusal):
+            self._failed(source, outcome[1].error(), outcome[1].retry_after)
         else:
-            source.task = None
-            if isinstance(value, Refusal):
-                self._failed(source, value.error(), value.retry_after)
-            else:
-                self._took(source, inquiry, value)
-        self._event.set()
+            self._took(source, outcome[0], outcome[1])
+        self._wake()
 
     async def _sound(self, source: Source) -> tuple[Inquiry, Reading | Refusal]:
         """Asks on the kept connection or, if there is none or it has ended, on a new one."""

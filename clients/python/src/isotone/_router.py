@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._address import split_addr
-from ._link import Link, refused
+from ._link import Link, closed, refused
 from ._pace import PAUSE_MAX, SPARE_PAUSE_MAX
 from ._pool import Pool
 from ._resp import View, cluster_of, view_of
@@ -473,8 +473,7 @@ class Router:
         links = list(self.links)
         for link in links:
             link.end(ConnectionError("the client was closed"))
-        if links:
-            await asyncio.wait([link.gone for link in links])
+        await closed(links)
 
 
 def _check_login(addr: str, name: str, reply: Any) -> None:

@@ -53,7 +53,7 @@ class Clock:
 
     async def _start(self, timeout: float | None) -> None:
         self._task = self._client._router.spawn(self._readings.run())
-        self._task.add_done_callback(lambda _: self._readings.closed())
+        self._task.add_done_callback(lambda _: self._readings.end())
         try:
             await self._until(lambda: self._read().good, timeout)
         except BaseException:
