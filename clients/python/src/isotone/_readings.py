@@ -21,7 +21,17 @@ from ._resp import Read, encode, read_reply
 from ._router import Refuses, readable
 from ._search import Use
 from ._steady import steady
-from .errors import REPEATABLE, ClockError, ClosedError, Error, MalformedError, Refusal, WrongClusterError, failure
+from .errors import (
+    REPEATABLE,
+    ClockError,
+    ClosedError,
+    Error,
+    MalformedError,
+    NoLeaderError,
+    Refusal,
+    WrongClusterError,
+    failure,
+)
 
 if TYPE_CHECKING:
     from .client import Client
@@ -301,7 +311,7 @@ class Readings:
             self._prefer(source, now)
             return
         source.retry_at = now + PERIOD_MIN  # its reading is of no use: it is too old, or the node too far away
-        source.error = Error("its reading of the cluster clock is not valid")
+        source.error = NoLeaderError("its reading of the cluster clock is not valid")
         if source is self._usual:
             self._ask_others(now)
 

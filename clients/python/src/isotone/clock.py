@@ -33,6 +33,11 @@ class Interval(NamedTuple):
     #: That of the leader whose clock it is.
     term: int
 
+    @property
+    def width(self) -> int:
+        """How uncertain it is, in nanoseconds."""
+        return self.latest - self.earliest
+
 
 class Clock:
     """Reads the cluster clock without a request for each read, and makes timestamps of it. See :meth:`Client.clock`.
