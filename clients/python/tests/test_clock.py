@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -338,7 +339,9 @@ def test_a_fork_leaves_the_clock_to_the_parent() -> None:
     with beside() as [node], sync.Client(node.addr) as client, client.clock() as clock:
         before = clock.timestamp()
         read, write = os.pipe()
+        clock._inner._stamper._lock.acquire()  # as another thread may
         if (child := os.fork()) == 0:
+            signal.alarm(60)
             told = []
             for call in (clock.now, clock.timestamp, lambda: clock.timestamps(5), lambda: clock.wait(Timestamp(1))):
                 try:
@@ -349,6 +352,7 @@ def test_a_fork_leaves_the_clock_to_the_parent() -> None:
             clock.close()
             os.write(write, "\n".join(told).encode())
             os._exit(0)
+        clock._inner._stamper._lock.release()
         os.waitpid(child, 0)
         told = os.read(read, 1 << 12).decode().splitlines()
         assert [("forked" in line) for line in told] == [True] * 4 + [False]

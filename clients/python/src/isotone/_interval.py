@@ -160,9 +160,11 @@ class Stamper:
 
     def take(self, bounds: Bounds, count: int = 1) -> list[Timestamp]:
         """Returns timestamps with consecutive times, none if the bounds are not good or the limit has no room."""
+        if not bounds.good:  # as in a process that was forked, where another thread may have held the lock for ever
+            return []
         with self._lock:
             first = max(bounds.latest, self._last + 1)
-            if not bounds.good or first + count - 1 > bounds.limit:
+            if first + count - 1 > bounds.limit:
                 return []
             self._last = first + count - 1
         return [Timestamp(time, self._index) for time in range(first, first + count)]
