@@ -45,6 +45,10 @@ class Node:
         return self
 
     async def stop(self) -> None:
+        reader, last = await asyncio.open_connection(*self.server.sockets[0].getsockname())
+        last.write(encode("PING"))
+        await reader.readline()  # all connections before this one have been accepted
+        last.close()
         self.server.close()
         for writer in self.writers:
             writer.transport.abort()
