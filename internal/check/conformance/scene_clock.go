@@ -186,9 +186,9 @@ var clockCalls = []Scenario{
 		wantAll("C71", waits...)
 	}},
 	{Name: "timestamps-go-on-from-the-last", Rules: rules("C70"), play: func(s *stage) {
-		// The first timestamp is half a second ahead of what the clock knows later.
-		s.clock().after = uint64(500 * time.Millisecond)
-		k := s.reading("C70", 1)
+		// The first timestamp is further ahead of what the clock knows later than the scenario may take.
+		s.clock().after = uint64(10 * time.Minute)
+		k := s.reading("C70", 1, limits(20*time.Minute))
 		ahead := k.stamp("C70", 1)
 		s.change("bounds are narrow", func() { s.clock().after = 0 })
 		k.until("narrow bounds", func(r Reply) bool {

@@ -90,7 +90,7 @@ var clockNodes = []Scenario{
 		s.nodes[0].on("INTERVAL", -1, func(r *request) answer {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return answer{bytes: s.tell(r, s.clock(), func(told *interval.Reading) { told.Earliest -= 40_000_000; told.Latest += 40_000_000 })}
+			return answer{bytes: s.tell(r, s.clock(), func(told *interval.Reading) { told.Earliest -= 2_000_000_000; told.Latest += 2_000_000_000 })}
 		})
 		down := s.nodes[1].say("INTERVAL", -1, noReading)
 		k := s.open().clock()
