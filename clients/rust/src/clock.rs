@@ -37,7 +37,7 @@ pub struct Interval {
 impl Interval {
     /// How uncertain it is.
     pub const fn width(&self) -> Duration {
-        Duration::from_nanos(self.latest - self.earliest)
+        Duration::from_nanos(self.latest.saturating_sub(self.earliest))
     }
 }
 

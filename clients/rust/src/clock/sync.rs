@@ -228,7 +228,7 @@ impl Syncer {
         let took = (received.hi - sent.lo).unsigned_abs();
         let width = took + reading.bounds.latest - reading.bounds.earliest;
         node.took.add(Duration::from_nanos(took));
-        node.width = if node.width == 0 { width } else { (7 * node.width + width) / 8 };
+        node.width = if node.width == 0 { width } else { node.width - node.width / 8 + width / 8 };
         (node.failures, node.fault) = (0, None);
         let bounds = self.estimate.bounds(received);
         if bounds.are_good() && bounds.term == reading.bounds.term {
