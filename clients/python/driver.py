@@ -17,8 +17,9 @@ import isotone
 FEATURES = [
     "connections", "queue_max",
     "credentials", "tls", "client_certificate", "above", "lazy", "events", "generator", "generator_clock",
+    "clock",
 ]  # fmt: skip
-LONG = ("new", "call", "generator", "next")
+LONG = ("new", "call", "generator", "next", "clock", "interval", "stamp", "wait")
 
 
 def write(**fields: Any) -> None:
@@ -41,6 +42,7 @@ class Driver:
         self.credentials: dict[str, isotone.Credentials] = {}
         self.generators: dict[str, isotone.Generator] = {}
         self.clocks: dict[str, int] = {}
+        self.cluster_clocks: dict[str, isotone.Clock] = {}
         self.running: dict[int, asyncio.Task[None]] = {}
 
     async def begin(self, c: dict[str, Any]) -> None:
@@ -161,6 +163,28 @@ class Driver:
 
     async def do_try(self, c: dict[str, Any]) -> dict[str, Any]:
         return {"ids": [str(i) for i in self.generators[c["generator"]].take(c["count"])]}
+
+    async def do_clock(self, c: dict[str, Any]) -> None:
+        self.cluster_clocks[c["clock"]] = await self.clients[c["client"]].clock(timeout=c["deadline_ms"] / 1000)
+
+    async def do_interval(self, c: dict[str, Any]) -> dict[str, Any]:
+        return {name: str(number) for name, number in self.cluster_clocks[c["clock"]].now()._asdict().items()}
+
+    async def do_stamp(self, c: dict[str, Any]) -> dict[str, Any]:
+        clock = self.cluster_clocks[c["clock"]]
+        return {"timestamps": [str(t) for t in await clock.timestamps(c["count"], timeout=c["deadline_ms"] / 1000)]}
+
+    async def do_past(self, c: dict[str, Any]) -> dict[str, Any]:
+        timestamp = isotone.Timestamp.from_hex(c["timestamp"])
+        return {"past": self.cluster_clocks[c["clock"]].is_past(timestamp)}
+
+    async def do_wait(self, c: dict[str, Any]) -> None:
+        timestamp = isotone.Timestamp.from_hex(c["timestamp"])
+        await self.cluster_clocks[c["clock"]].wait(timestamp, timeout=c["deadline_ms"] / 1000)
+
+    async def do_stop(self, c: dict[str, Any]) -> None:
+        if c["clock"] in self.cluster_clocks:
+            await self.cluster_clocks[c["clock"]].close()
 
     async def do_end(self, c: dict[str, Any]) -> None:
         await self.generators[c["generator"]].close()

@@ -144,9 +144,9 @@ func reader(on *driven, c *conformance.Command) (client.Reader, error) {
 
 func text[T fmt.Stringer](v T, err error) (string, error) { return v.String(), err }
 
-func texts(ids []snowflake.ID) (list []string) {
-	for _, id := range ids {
-		list = append(list, id.String())
+func texts[T fmt.Stringer](of []T) (list []string) {
+	for _, v := range of {
+		list = append(list, v.String())
 	}
 	return list
 }

@@ -23,7 +23,7 @@ func main() { drive(os.Stdin, os.Stdout) }
 
 // features are those of the kit that the client has.
 var features = []string{
-	"connections", "queue_max", "credentials", "tls", "client_certificate", "above", "lazy", "events", "generator", "generator_clock",
+	"connections", "queue_max", "credentials", "tls", "client_certificate", "above", "lazy", "events", "generator", "generator_clock", "clock",
 }
 
 // driver carries out commands.
@@ -32,6 +32,7 @@ type driver struct {
 	out        *json.Encoder
 	clients    map[string]*driven
 	generators map[string]*made
+	clocks     map[string]*client.Clock
 	running    map[int]context.CancelFunc
 }
 
@@ -50,7 +51,10 @@ type made struct {
 
 // drive carries out the commands of in until it ends.
 func drive(in io.Reader, out io.Writer) {
-	d := &driver{out: json.NewEncoder(out), clients: map[string]*driven{}, generators: map[string]*made{}, running: map[int]context.CancelFunc{}}
+	d := &driver{
+		out: json.NewEncoder(out), clients: map[string]*driven{}, generators: map[string]*made{}, clocks: map[string]*client.Clock{},
+		running: map[int]context.CancelFunc{},
+	}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 4<<20)
 	for lines.Scan() {
@@ -67,7 +71,7 @@ func drive(in io.Reader, out io.Writer) {
 // begin carries out a command: on a goroutine of its own if that may take long.
 func (d *driver) begin(c *conformance.Command) {
 	switch c.Do {
-	case "new", "call", "generator", "next":
+	case "new", "call", "generator", "next", "clock", "interval", "stamp", "wait":
 	default:
 		d.answer(c, d.run(context.Background(), c))
 		return
@@ -161,6 +165,8 @@ func (d *driver) do(ctx context.Context, c *conformance.Command) (r conformance.
 		return call(ctx, find(d, d.clients, c.Client), c)
 	case "generator", "now", "next", "try", "lease", "end":
 		return d.generate(ctx, c)
+	case "clock", "interval", "stamp", "past", "wait", "stop":
+		return d.tell(ctx, c)
 	}
 	return r, fmt.Errorf("%w: the command %q", errUnsupported, c.Do)
 }

@@ -77,6 +77,21 @@ var mutants = []mutant{
 	{"a lease is not released", "client/generator.go", "		err = g.release(ctx, g.grant, used)\n", "		_, _ = ctx, used\n", "a-generator-is-closed"},
 	{"a lease is released from its beginning", "client/generator.go", "strconv.FormatInt(used, 10))", "strconv.FormatInt(min(used, of.lease.Start), 10))", "a-generator-is-closed"},
 	{"a clock that goes back is waited for", "client/generator.go", "	if err == nil || g.opt.Fixed {\n", "	if true {\n", "a-clock-that-goes-back"},
+	{"the later bound is of when the answer came", "internal/core/interval/interval.go", "latest: r.Latest, latestAt: sent.Lo,", "latest: r.Latest, latestAt: received.Hi,", "an-answer-that-is-slow"},
+	{"the earlier bound is of when the question left", "internal/core/interval/interval.go", "earliest: r.Earliest, earliestAt: received.Hi,", "earliest: r.Earliest, earliestAt: sent.Lo,", "a-question-that-is-slow"},
+	{"limits are ignored", "internal/core/interval/interval.go", "	good = latest <= e.limit\n", "	good = true\n", "a-clock-past-its-limit"},
+	{"readings of earlier terms count", "internal/core/interval/interval.go", "	if r.Term < e.term && ", "	if false && ", "a-later-term"},
+	{"contradictions go unnoticed", "internal/core/interval/interval.go", "		*e = Estimate{}\n		return false\n", "		*e = Estimate{}\n		return true\n", "readings-that-contradict-each-other"},
+	{"contradictions are forgotten after a second", "internal/core/interval/rate.go", "RateWindow = 10 * time.Second", "RateWindow = time.Second", "readings-that-contradict-each-other"},
+	{"any reading is the answer", "client/clock_ask.go", "		if got == nonce {\n", "		if got == nonce || true {\n", "answers-to-other-questions"},
+	{"a reading of any cluster counts", "client/clock_ask.go", "pin := k.c.Cluster(); pin != id", "pin := k.c.Cluster(); pin == 0", "a-reading-of-another-cluster"},
+	{"a node that fails is not replaced", "client/clock_sync.go", "	s.usual = nil\n	if s.searching {\n", "	if !s.searching {\n", "a-node-of-a-clock-ends"},
+	{"refusals are outages", "client/clock_sync.go", "		if src.why == nil {\n", "		if true {\n", "a-clock-refused-forbidden"},
+	{"questions are not paced", "client/clock_sync.go", "max(length/syncsPerLimit, syncMin)", "max(length/syncsPerLimit/50, syncMin)", "questions-of-a-clock-are-paced"},
+	{"timestamps follow narrower bounds", "internal/core/interval/generator.go", "		at = max(at, last+1)\n", "		at = max(at, min(at, last+1))\n", "timestamps-go-on-from-the-last"},
+	{"indexes are not above those of the oracle", "client/clock.go", "binary.BigEndian.Uint64(random[:]) | interval.IndexMin", "binary.BigEndian.Uint64(random[:]) &^ interval.IndexMin", "a-clock"},
+	{"waits end at the later bound", "internal/core/interval/generator.go", "return mutant.Pick(mutant.WaitOnLatest, bounds.Latest, bounds.Earliest)", "return mutant.Pick(mutant.WaitOnLatest, bounds.Earliest, bounds.Latest)", "a-clock-waits-until-a-timestamp-is-past"},
+	{"waits outlive their clock", "client/clock_wait.go", "	case <-k.ended:\n", "	case <-make(chan struct{}):\n", "a-clock-is-closed"},
 }
 
 // secondAnswer is where the client looks whether an answer is the only one.

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import struct
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from isotone import Timestamp, Timestamp64
 from isotone._resp import encode
+from isotone._steady import steady
 
 CLUSTER = "5e1f0c3a9b2d4e71"
+CLOCK_START = 1_795_317_000_000_000_000 - steady().lo  # the cluster clock when the steady clock shows 0
 Handler = Callable[[list[str]], "bytes | None"]
 
 
@@ -31,6 +34,7 @@ class Node:
         self.gate.set()
         self.arrived = asyncio.Condition()
         self.time, self.index, self.id = 1_795_317_567_364_593_274, 0, 2124568557537722368
+        self.width, self.limit = 0, 10_000_000_000  # of readings, in nanoseconds
         self.writers: list[asyncio.StreamWriter] = []
         self.serving: list[asyncio.Task[Any] | None] = []
 
@@ -41,6 +45,10 @@ class Node:
         return self
 
     async def stop(self) -> None:
+        reader, last = await asyncio.open_connection(*self.server.sockets[0].getsockname())
+        last.write(encode("PING"))
+        await reader.readline()  # all connections before this one have been accepted
+        last.close()
         self.server.close()
         for writer in self.writers:
             writer.transport.abort()
@@ -97,6 +105,10 @@ class Node:
             return b"*5\r\n:300\r\n:%d\r\n:%d\r\n" % (start, start + int(command[4])) + bulk("41/5/5/12") + b":0\r\n"
         if name == "WORKER":
             return b"+OK\r\n"
+        if name == "INTERVAL":
+            now = CLOCK_START + steady().lo
+            numbers = now, now + self.width, now + self.limit, 1, int(CLUSTER, 16), int(command[1])
+            return bulk(struct.pack(">6Q", *numbers))
         if self.leader is not self:
             return f"-MOVED 0 {self.leader.addr}\r\n".encode()
         return self.stamps(name, count)

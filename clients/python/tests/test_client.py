@@ -10,9 +10,9 @@ import pytest
 from fake import CLUSTER, Node, bulk, run
 
 from isotone import Client, Credentials, GeneratorOptions, Hooks, Options, Range, Timestamp, errors
+from isotone._args import DEFAULT
 from isotone._pool import ALONE_MAX
 from isotone._search import Use
-from isotone.client import _DEFAULT
 
 
 def counts(node: Node) -> list[int]:
@@ -191,7 +191,7 @@ async def test_deadlines_are_kept_without_a_leader_and_leave_nothing_behind() ->
 async def test_answered_calls_leave_no_deadlines_behind() -> None:
     node = await Node().start()
     async with Client(node.addr) as client:
-        for timeout in (_DEFAULT, 5.0, _DEFAULT):
+        for timeout in (DEFAULT, 5.0, DEFAULT):
             await asyncio.gather(*(client.timestamp(timeout=timeout) for _ in range(100)))
         assert len(client._lane) <= 1
         await asyncio.sleep(0)  # callbacks of futures run

@@ -9,6 +9,7 @@ import pytest
 from vectors import vectors, wire
 
 from isotone import Layout, Range, Timestamp, Timestamp64, errors, snowflake
+from isotone._interval import Bounds, Estimate, Instant, Rate, Reading, Stamper
 from isotone._pace import (
     EAGER_PAUSE_MAX,
     PAUSE_MAX,
@@ -207,3 +208,54 @@ def test_clusters(v: dict[str, Any]) -> None:
             cluster_of(got[0])
     else:
         assert cluster_of(got[0]) == v["cluster"]
+
+
+def instant(pair: list[str]) -> Instant:
+    return Instant(*map(int, pair))
+
+
+@pytest.mark.parametrize("v", vectors("interval", "readings"), ids=lambda v: v["hex"])
+def test_readings(v: dict[str, str]) -> None:
+    if "error" in v:
+        with pytest.raises(errors.MalformedError):
+            Reading.decode(bytes.fromhex(v["hex"]))
+        return
+    got = Reading.decode(bytes.fromhex(v["hex"]))
+    assert got.cluster == int(v["cluster"], 16)
+    assert all(getattr(got, field) == int(v[field]) for field in ("earliest", "latest", "limit", "term", "nonce"))
+
+
+@pytest.mark.parametrize("v", vectors("interval", "estimates"), ids=lambda v: v["name"][:40])
+def test_estimates(v: dict[str, Any]) -> None:
+    estimate, rate = Estimate(), Rate()
+    for step in v["steps"]:
+        if "take" in step:
+            take = step["take"]
+            sent, received = instant(take["sent"]), instant(take["received"])
+            reading = Reading(**{field: int(number) for field, number in take["reading"].items()})
+            estimate, agrees = estimate.take(sent, received, reading)
+            rate.take(received, reading.term, agrees)
+            assert (agrees, rate.believed) == (step["agrees"], step["believed"])
+        elif "bounds" in step:
+            numbers = [int(step[field]) for field in ("earliest", "latest", "limit", "term")]
+            assert estimate.bounds(instant(step["bounds"])) == (*numbers, step["good"])
+        else:
+            wait = estimate.until(instant(step["until"]), int(step["time"]))
+            assert wait == (int(step["wait"]) if step["ok"] else None)
+
+
+def bounds(v: dict[str, str]) -> Bounds:
+    return Bounds(**{field: int(number) for field, number in v.items()}, good=int(v["latest"]) <= int(v["limit"]))
+
+
+@pytest.mark.parametrize("v", vectors("interval", "generators"))
+def test_stampers(v: dict[str, Any]) -> None:
+    stamper = Stamper(int(v["random"]), Timestamp.from_hex(v["last"]).time if v["last"] else 0)
+    got = stamper.take(bounds(v["bounds"]), int(v["count"]))
+    first = Timestamp.from_hex(v["timestamp"]) if v["timestamp"] else None
+    assert got == [Timestamp(first.time + i, first.index) for i in range(int(v["count"])) if first]
+
+
+@pytest.mark.parametrize("v", vectors("interval", "past"))
+def test_past(v: dict[str, Any]) -> None:
+    assert bounds(v["bounds"]).is_past(Timestamp.from_hex(v["timestamp"])) == v["past"]

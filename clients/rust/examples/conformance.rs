@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use isotone::{Client, Code, Credentials, Error, Event, Generator, GeneratorOptions, Options, ReadMode, Tls};
+use isotone::{Client, Clock, Code, Credentials, Error, Event, Generator, GeneratorOptions, Options, ReadMode, Tls};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
@@ -28,6 +28,7 @@ const FEATURES: &[&str] = &[
     "events",
     "generator",
     "generator_clock",
+    "clock",
 ];
 
 type Shared<T> = Arc<Mutex<HashMap<String, T>>>;
@@ -39,6 +40,7 @@ struct Driver {
     clients: Shared<Client>,
     credentials: Shared<Arc<Mutex<Credentials>>>,
     generators: Shared<(Arc<Generator>, Arc<AtomicI64>)>,
+    clocks: Shared<Clock>,
     running: Arc<Mutex<HashMap<i64, Option<AbortHandle>>>>,
 }
 
@@ -93,7 +95,10 @@ impl Driver {
     /// Carries out a command: in a task of its own, after its beginning, if it may take long.
     async fn begin(&self, c: Value) {
         let id = c["id"].as_i64().unwrap_or_default();
-        let is_long = matches!(c["do"].as_str(), Some("new" | "call" | "generator" | "next"));
+        let is_long = matches!(
+            c["do"].as_str(),
+            Some("new" | "call" | "generator" | "next" | "clock" | "interval" | "stamp" | "wait")
+        );
         let driver = self.clone();
         let mut work: Pin<Box<dyn Future<Output = Outcome> + Send>> = Box::pin(async move { driver.run(&c).await });
         if !is_long {
@@ -145,6 +150,7 @@ impl Driver {
             }
             "generator" => self.lease(c).await,
             "now" | "next" | "try" | "lease" | "end" => self.generate(c).await.map_err(coded),
+            "clock" | "interval" | "stamp" | "past" | "wait" | "stop" => self.tell(c).await.map_err(coded),
             other => Err(("unsupported", format!("the command {other:?}"))),
         }
     }
@@ -231,6 +237,38 @@ impl Driver {
             _ => generator.within(millis(c, "deadline_ms").unwrap_or_default()).ids(count).await?,
         };
         Ok(json!({"ids": ids.iter().map(ToString::to_string).collect::<Vec<_>>()}))
+    }
+}
+
+impl Driver {
+    /// Carries out a command for a clock.
+    async fn tell(&self, c: &Value) -> Result<Value, Error> {
+        let (action, deadline) = (c["do"].as_str().unwrap_or_default(), millis(c, "deadline_ms").unwrap_or_default());
+        if action == "clock" {
+            let clock = self.client(c).within(deadline).clock().await?;
+            self.clocks.lock().unwrap().insert(text(c, "clock"), clock);
+            return Ok(json!({}));
+        }
+        let clock = self.clocks.lock().unwrap().get(&text(c, "clock")).cloned();
+        let Some(clock) = clock.map(|clock| clock.within(deadline)) else { return Ok(json!({})) };
+        match action {
+            "interval" => {
+                let now = clock.now()?;
+                let [earliest, latest, term] = [now.earliest, now.latest, now.term].map(|n| n.to_string());
+                return Ok(json!({"earliest": earliest, "latest": latest, "term": term}));
+            }
+            "stamp" => {
+                let made = match usize::try_from(c["count"].as_u64().unwrap_or(1)).unwrap_or(usize::MAX) {
+                    1 => vec![clock.timestamp().await?],
+                    count => clock.timestamps(count).await?,
+                };
+                return Ok(json!({"timestamps": made.iter().map(ToString::to_string).collect::<Vec<_>>()}));
+            }
+            "past" => return Ok(json!({"past": clock.is_past(text(c, "timestamp").parse()?)})),
+            "wait" => clock.wait(text(c, "timestamp").parse()?).await?,
+            _ => clock.close().await,
+        }
+        Ok(json!({}))
     }
 }
 

@@ -137,6 +137,12 @@ impl Client {
         Ok(Generator { inner: self.run(self.inner.generator(options))?, thread: self.thread.clone() })
     }
 
+    /// See [`crate::Client::clock`].
+    #[cfg(feature = "clock")]
+    pub fn clock(&self) -> Result<Clock, Error> {
+        Ok(Clock { inner: self.run(self.inner.clock())?, thread: self.thread.clone() })
+    }
+
     /// See [`crate::Client::close`].
     pub fn close(&self) {
         self.run(self.inner.close());
@@ -169,5 +175,52 @@ impl Generator {
     /// See [`crate::Generator::close`].
     pub fn close(&self) -> Result<(), Error> {
         self.thread.handle.block_on(self.inner.close())
+    }
+}
+
+/// A clock whose calls block; see [`crate::Clock`].
+#[cfg(feature = "clock")]
+#[derive(Clone)]
+pub struct Clock {
+    inner: crate::Clock,
+    thread: Arc<Thread>,
+}
+
+#[cfg(feature = "clock")]
+impl Clock {
+    /// See [`crate::Clock::within`].
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Self {
+        Self { inner: self.inner.within(timeout), thread: self.thread.clone() }
+    }
+
+    /// See [`crate::Clock::now`].
+    pub fn now(&self) -> Result<crate::Interval, Error> {
+        self.inner.now()
+    }
+
+    /// See [`crate::Clock::timestamp`].
+    pub fn timestamp(&self) -> Result<Timestamp, Error> {
+        self.thread.handle.block_on(self.inner.timestamp())
+    }
+
+    /// See [`crate::Clock::timestamps`].
+    pub fn timestamps(&self, count: usize) -> Result<Vec<Timestamp>, Error> {
+        self.thread.handle.block_on(self.inner.timestamps(count))
+    }
+
+    /// See [`crate::Clock::is_past`].
+    pub fn is_past(&self, ts: Timestamp) -> bool {
+        self.inner.is_past(ts)
+    }
+
+    /// See [`crate::Clock::wait`].
+    pub fn wait(&self, ts: Timestamp) -> Result<(), Error> {
+        self.thread.handle.block_on(self.inner.wait(ts))
+    }
+
+    /// See [`crate::Clock::close`].
+    pub fn close(&self) {
+        self.thread.handle.block_on(self.inner.close());
     }
 }

@@ -199,7 +199,7 @@ impl<'a> Place<'a> {
         if core.single.fetch_add(1, SeqCst) < core.options.queue_max.min(1024) {
             return Ok(place);
         }
-        Err(Error::new(Code::Overloaded, format!("too many calls with floors are waiting{}", core.troubles())))
+        Err(Error::new(Code::Overloaded, format!("too many calls with floors are waiting{}", core.troubles.text())))
     }
 }
 

@@ -194,7 +194,10 @@ impl Lane {
             _ if s.closed => return Err(Error::closed()),
             Some(why) if s.links.is_empty() => return Err(why.clone()),
             _ if s.waiting >= self.queue_max => {
-                return Err(Error::new(Code::Overloaded, format!("too many calls are waiting{}", core.troubles())));
+                return Err(Error::new(
+                    Code::Overloaded,
+                    format!("too many calls are waiting{}", core.troubles.text()),
+                ));
             }
             _ => {}
         }

@@ -18,9 +18,10 @@
 //! - **One cluster, one order.** It uses answers of one cluster only, and none that is not larger than all that it had
 //!   received when it sent the request. Its first request on each connection tells the node that largest timestamp.
 //! - **Generators** make IDs in the process, under a lease: [`Client::generator`].
+//! - **A cluster clock** in the process makes timestamps without requests: `Client::clock`, with the feature `clock`.
 //!
 //! It keeps the rules of clients (`docs/client-protocol.md` in the repository), and has of what is optional there: TLS,
-//! credentials, floors of calls, generators and events; neither trace contexts nor a cluster clock.
+//! credentials, floors of calls, generators, events and a cluster clock; no trace contexts.
 //!
 //! # Features
 //!
@@ -28,12 +29,15 @@
 //! |---|---|
 //! | `tls` | [`Options::tls`], by rustls |
 //! | `blocking` | [`blocking`], for programs without a runtime |
+//! | `clock` | [`Client::clock`]; on Linux it needs the crate `rustix`, to read the clocks of the system |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod client;
+#[cfg(feature = "clock")]
+mod clock;
 mod error;
 mod generator;
 mod lane;
@@ -53,6 +57,8 @@ mod vectors;
 mod watch;
 
 pub use client::Client;
+#[cfg(feature = "clock")]
+pub use clock::{Clock, Interval};
 pub use error::{Code, Error};
 pub use generator::{Generator, GeneratorOptions};
 pub use options::{ClusterId, Credentials, Event, Options, ReadMode};

@@ -162,11 +162,17 @@ impl Conn {
         }
     }
 
-    async fn write(&mut self, mut out: Vec<u8>) -> io::Result<()> {
+    /// Opens a connection on which the node has answered everything.
+    pub(crate) async fn open_idle(core: &Core, addr: &str) -> Result<Self, Fault> {
+        let mut conn = Self::open(core, addr, &["PING"]).await?;
+        conn.read().await.map(|_| conn)
+    }
+
+    pub(crate) async fn write(&mut self, mut out: Vec<u8>) -> io::Result<()> {
         poll_fn(|cx| self.stream.poll_flush(cx, &mut out)).await
     }
 
-    async fn read(&mut self) -> Result<Value, Fault> {
+    pub(crate) async fn read(&mut self) -> Result<Value, Fault> {
         self.receive(resp::value).await
     }
 
@@ -257,7 +263,7 @@ impl Core {
                 Err(Fault::Refused(e)) if !e.is_transient() && e.code() != Code::WrongCluster => return Err(e),
                 Err(fault) => fault,
             };
-            self.note(&addr, fault.to_string());
+            self.troubles.note(&addr, fault.to_string());
             let mut wait = Pause::Retry.after(failures, random());
             let mut refused = None;
             if let Fault::Refused(e) = fault {
@@ -286,12 +292,8 @@ impl Core {
         parse: impl Fn(&[u8]) -> Parsed<Result<T, Error>>,
         patience: Duration,
     ) -> Result<Result<T, Error>, Fault> {
-        let open = async {
-            let mut conn = Conn::open(self, addr, &["PING"]).await?;
-            conn.read().await.map(|_| conn)
-        };
         let late = |_| Fault::Broken("no answer in time".into());
-        let mut conn = timeout(self.options.dial_timeout, open).await.map_err(late)??;
+        let mut conn = timeout(self.options.dial_timeout, Conn::open_idle(self, addr)).await.map_err(late)??;
         match timeout(patience, conn.ask(command.to_vec(), parse)).await.map_err(late)? {
             Err(Fault::Refused(e)) => Ok(Err(e)),
             answer => answer.map(Ok),
@@ -310,8 +312,13 @@ impl Core {
                 pin => format!("{addr} belongs to cluster {id:016x}, want {pin:016x}"),
             },
         };
+        Err(self.reject(addr, refusal).into())
+    }
+
+    /// The error of an answer of another cluster.
+    pub(crate) fn reject(&self, addr: &str, refusal: String) -> Error {
         let error = Error::new(Code::WrongCluster, refusal);
         self.options.emit(&Event::Rejected { addr, error: &error });
-        Err(error.into())
+        error
     }
 }

@@ -140,7 +140,7 @@ impl Router {
         self.known().into_iter().filter(|addr| !has_answered(addr)).collect()
     }
 
-    fn members(&self) -> Vec<String> {
+    pub(crate) fn members(&self) -> Vec<String> {
         if self.members.is_empty() { self.known() } else { self.members.clone() }
     }
 
@@ -331,11 +331,11 @@ impl Core {
         let outcome = match &heard {
             Ok((_, Ok(_))) => Outcome::Ours,
             Ok((_, Err(e))) => {
-                self.note(addr, e.to_string());
+                self.troubles.note(addr, e.to_string());
                 Outcome::Ours
             }
             Err(fault) => {
-                self.note(addr, fault.to_string());
+                self.troubles.note(addr, fault.to_string());
                 outcome_of(fault)
             }
         };
@@ -454,7 +454,7 @@ impl Core {
         for node in r.nodes.values_mut() {
             (node.pace[Use::Ask as usize].failures, node.pace[Use::Stamps as usize].failures) = (0, 0);
         }
-        self.forgive();
+        self.troubles.clear();
     }
 
     /// A connection has ended. One that never answered counts as a failed attempt.

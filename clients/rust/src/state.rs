@@ -17,7 +17,7 @@ use std::{
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
     time::timeout,
 };
 
@@ -34,6 +34,41 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The latest failures of nodes, for the errors of calls: of 8 nodes at most.
+#[derive(Default)]
+pub(crate) struct Troubles(Mutex<Vec<(String, String, u32)>>);
+
+impl Troubles {
+    pub(crate) fn note(&self, addr: &str, what: String) {
+        let mut list = self.0.lock();
+        let times = match list.iter().position(|(a, ..)| a == addr) {
+            Some(at) => list.remove(at).2,
+            None => 0,
+        };
+        if list.len() == 8 {
+            list.remove(0);
+        }
+        list.push((addr.into(), what, times + 1));
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
+    }
+
+    /// What to append to a message.
+    pub(crate) fn text(&self) -> String {
+        let one = |(addr, what, times): &(String, String, u32)| match times {
+            1 => format!("; {addr}: {what}"),
+            n => format!("; {addr}: {what} ({n} times)"),
+        };
+        self.0.lock().iter().map(one).collect()
+    }
+
+    fn has(&self, addr: &str) -> bool {
+        self.0.lock().iter().any(|(failed, ..)| failed == addr)
     }
 }
 
@@ -57,7 +92,8 @@ pub(crate) struct Core {
     pub(crate) wants_ids: AtomicBool,
     /// Calls that have a request of their own.
     pub(crate) single: AtomicUsize,
-    troubles: Mutex<Vec<(String, String, u32)>>,
+    /// Since the latest success.
+    pub(crate) troubles: Troubles,
     pub(crate) handle: Handle,
     tasks: Mutex<Option<JoinSet<()>>>,
 }
@@ -77,7 +113,7 @@ impl Core {
             suspected: AtomicBool::new(true),
             wants_ids: AtomicBool::new(false),
             single: AtomicUsize::new(0),
-            troubles: Mutex::default(),
+            troubles: Troubles::default(),
             handle: Handle::current(),
             tasks: Mutex::new(Some(JoinSet::new())),
             options,
@@ -97,12 +133,12 @@ impl Core {
         self.pin.compare_exchange(0, id, SeqCst, SeqCst).map_or_else(|pinned| pinned, |_| id)
     }
 
-    /// Runs a task until the client is closed.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        if let Some(tasks) = &mut *self.tasks.lock() {
-            while tasks.try_join_next().is_some() {}
-            tasks.spawn_on(task, &self.handle);
-        }
+    /// Runs a task until the client is closed; `None` if it is.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
+        let mut tasks = self.tasks.lock();
+        let tasks = tasks.as_mut()?;
+        while tasks.try_join_next().is_some() {}
+        Some(tasks.spawn_on(task, &self.handle))
     }
 
     /// Fails all calls, closes all connections, and returns the tasks that end.
@@ -153,42 +189,15 @@ impl Core {
 
     pub(crate) fn retried(&self, addr: &str, reason: &str) {
         if !self.is_closed() {
-            self.note(addr, reason.into());
+            self.troubles.note(addr, reason.into());
             self.options.emit(&Event::Retried { addr, reason });
         }
-    }
-
-    /// Notes the latest failure of a node, for the errors of calls. They name at most 8 nodes.
-    pub(crate) fn note(&self, addr: &str, what: String) {
-        let mut list = self.troubles.lock();
-        let times = match list.iter().position(|(a, ..)| a == addr) {
-            Some(at) => list.remove(at).2,
-            None => 0,
-        };
-        if list.len() == 8 {
-            list.remove(0);
-        }
-        list.push((addr.into(), what, times + 1));
-    }
-
-    pub(crate) fn forgive(&self) {
-        self.troubles.lock().clear();
-    }
-
-    /// The failures since the latest success, to append to a message.
-    pub(crate) fn troubles(&self) -> String {
-        let one = |(addr, what, times): &(String, String, u32)| match times {
-            1 => format!("; {addr}: {what}"),
-            n => format!("; {addr}: {what} ({n} times)"),
-        };
-        self.troubles.lock().iter().map(one).collect()
     }
 
     /// The nodes that are silent without having failed, to append to a message.
     fn silent(&self) -> String {
         let unanswered = self.router.lock().unanswered();
-        let list = self.troubles.lock();
-        let silent = unanswered.iter().filter(|addr| list.iter().all(|(failed, ..)| failed != *addr));
+        let silent = unanswered.iter().filter(|addr| !self.troubles.has(addr));
         let one = |addr: &String| format!("; {addr}: it has not answered yet");
         silent.map(one).collect()
     }
@@ -201,6 +210,6 @@ impl Core {
         if let Some(foreign) = self.router.lock().foreign() {
             return Error::new(Code::WrongCluster, format!("no other node answers in time: {}", foreign.message()));
         }
-        Error::new(Code::DeadlineExceeded, format!("no answer in time{}{}", self.troubles(), self.silent()))
+        Error::new(Code::DeadlineExceeded, format!("no answer in time{}{}", self.troubles.text(), self.silent()))
     }
 }

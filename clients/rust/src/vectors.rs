@@ -2,6 +2,9 @@
 
 #![allow(clippy::struct_field_names, clippy::type_complexity, clippy::unchecked_time_subtraction)]
 
+#[cfg(feature = "clock")]
+mod interval;
+
 use std::{fmt::Debug, time::Duration};
 
 use serde::{Deserialize, de::DeserializeOwned};

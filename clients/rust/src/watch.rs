@@ -29,16 +29,22 @@ impl Core {
             let sent = [0, self.stamps.activity().0, self.ids.activity().0];
             return (self.router.lock().sent != sent).then_some(Duration::ZERO);
         }
-        let mut r = self.router.lock();
-        if !r.suspected && r.refreshed.elapsed() > REFRESH {
-            r.refreshed = Instant::now();
-            if let Some(leader) = r.leader.clone() {
-                r.node(&leader).refresh = true;
-            }
-            drop(r);
-            self.step();
-        }
+        self.refresh();
         next
+    }
+
+    /// Has the leader asked for the members, unless that was a short time ago.
+    pub(crate) fn refresh(self: &Arc<Self>) {
+        let mut r = self.router.lock();
+        if r.suspected || r.refreshed.elapsed() <= REFRESH {
+            return;
+        }
+        r.refreshed = Instant::now();
+        if let Some(leader) = r.leader.clone() {
+            r.node(&leader).refresh = true;
+        }
+        drop(r);
+        self.step();
     }
 
     fn watch_lane(self: &Arc<Self>, usage: Use) -> Option<Duration> {
@@ -60,7 +66,7 @@ impl Core {
             if usage == Use::Ids {
                 lane.give_up(&link);
             } else {
-                self.note(&link.addr, format!("silent for {timeout:?}"));
+                self.troubles.note(&link.addr, format!("silent for {timeout:?}"));
                 self.suspect(&link.addr);
             }
         }

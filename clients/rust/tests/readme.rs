@@ -88,6 +88,20 @@ async fn generators() -> Outcome {
     Ok(())
 }
 
+#[cfg(feature = "clock")]
+#[tokio::test]
+async fn clock() -> Outcome {
+    let client = Client::connect(Cluster::start(1).addrs()).await?;
+    let write = async |ts| println!("{ts}");
+    let clock = client.clock().await?; // asks the nearest node several times within INTERVAL_MS
+    let ts = clock.timestamp().await?; // waits only while no reading is valid
+    write(ts).await;
+    clock.wait(ts).await?; // about as long as the interval is wide: now everything that begins gets a larger one
+    assert!(clock.is_past(ts) && clock.timestamp().await? > ts);
+    println!("{:?}", clock.now()?.width());
+    Ok(())
+}
+
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn secured() -> Outcome {

@@ -91,6 +91,8 @@ func (s *stage) proper(r *request) answer {
 		return s.issueStamps(r)
 	case "SNOWFLAKE":
 		return s.issueIDs(r)
+	case "INTERVAL":
+		return answer{bytes: s.tellClock(r)}
 	case "WORKER LEASE":
 		return answer{bytes: s.lease(r)}
 	case "WORKER RELEASE":

@@ -50,7 +50,7 @@ func (s *stage) examine(r *request) {
 	if s.still {
 		s.fault("C46", "%s got %s from an idle client", c.name, s.hidden(r))
 	}
-	if !r.needsCluster() {
+	if s.examineClock(r); !r.needsCluster() {
 		return
 	}
 	if !c.checked {
@@ -117,6 +117,8 @@ func (s *stage) ended(c *call) {
 		s.endedBadly(c)
 	case c.do == "next" || c.do == "try":
 		s.gotMade(c)
+	case c.clock != "":
+		s.gotFromClock(c)
 	case c.do != "call":
 	case c.isID():
 		s.gotIDs(c)

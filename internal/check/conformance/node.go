@@ -42,6 +42,7 @@ type conn struct {
 	former                 string // a secret that was right when the connection began
 	resp3                  bool
 	answered               bool // a request for timestamps
+	asksClock, asksOther   bool // what came on the connection: INTERVAL, and what is not for a clock
 	over                   bool
 	floor                  isotone.Timestamp
 }

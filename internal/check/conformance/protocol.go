@@ -28,6 +28,8 @@ type Command struct {
 	AheadMaxMS *int64   `json:"ahead_max_ms,omitempty"`
 	User       string   `json:"user,omitempty"`
 	Secret     string   `json:"secret,omitempty"`
+	Clock      string   `json:"clock,omitempty"`
+	Timestamp  string   `json:"timestamp,omitempty"`
 }
 
 // Options are those of a client.
@@ -77,6 +79,12 @@ type Result struct {
 	Worker   int      `json:"worker,omitempty"`
 	Start    int64    `json:"start,omitempty"`
 	End      int64    `json:"end,omitempty"`
+
+	Earliest   string   `json:"earliest,omitempty"`
+	Latest     string   `json:"latest,omitempty"`
+	Term       string   `json:"term,omitempty"`
+	Timestamps []string `json:"timestamps,omitempty"`
+	Past       bool     `json:"past,omitempty"`
 }
 
 // Features that a driver may name.
@@ -90,7 +98,8 @@ const (
 	featLazy        = "lazy"
 	featEvents      = "events"
 	featGenerator   = "generator"
-	featClock       = "generator_clock"
+	featNow         = "generator_clock"
+	featClock       = "clock"
 )
 
 // codes are the errors that a driver may answer with.

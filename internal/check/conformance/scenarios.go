@@ -4,7 +4,7 @@ import "slices"
 
 // Scenarios returns all scenarios, by subject.
 func Scenarios() []Scenario {
-	return slices.Concat(connecting, clusters, orders, requests, malformed(), refusals(), leaders, deadlines, ids, generators, credentials, secure)
+	return slices.Concat(connecting, clusters, orders, requests, malformed(), refusals(), leaders, deadlines, ids, generators, credentials, secure, clocks())
 }
 
 // rules and needs are for the tables of scenarios.

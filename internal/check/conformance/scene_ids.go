@@ -310,7 +310,7 @@ var generators = []Scenario{
 			s.check(other == s.sessions()[0], "C57", "a fixed worker was requested in another session")
 		}
 	}},
-	{Name: "a-clock-that-goes-back", Rules: rules("C59"), Needs: needs(featGenerator, featClock), play: func(s *stage) {
+	{Name: "a-clock-that-goes-back", Rules: rules("C59"), Needs: needs(featGenerator, featNow), play: func(s *stage) {
 		s.start(1)
 		c := s.open()
 		g := c.lease("C59", lengthy, clock(longAgo), ahead(1000))
@@ -322,7 +322,7 @@ var generators = []Scenario{
 		s.check(list[len(list)-1] != list[0], "C59", "no worker was leased in another session")
 		s.check(len(s.grants) == 2, "C59", "%d leases, want 2", len(s.grants))
 	}},
-	{Name: "a-clock-that-goes-back-a-little", Rules: rules("C56"), Needs: needs(featGenerator, featClock), play: func(s *stage) {
+	{Name: "a-clock-that-goes-back-a-little", Rules: rules("C56"), Needs: needs(featGenerator, featNow), play: func(s *stage) {
 		s.start(1)
 		g := s.open().lease("C56", lengthy, clock(longAgo), ahead(1000))
 		g.next("C56", 3)
@@ -330,7 +330,7 @@ var generators = []Scenario{
 		g.next("C56", 3)
 		s.check(len(s.grants) == 1, "C59", "%d leases, want 1", len(s.grants))
 	}},
-	{Name: "a-clock-that-goes-back-with-a-fixed-worker", Rules: rules("C59"), Needs: needs(featGenerator, featClock), play: func(s *stage) {
+	{Name: "a-clock-that-goes-back-with-a-fixed-worker", Rules: rules("C59"), Needs: needs(featGenerator, featNow), play: func(s *stage) {
 		s.start(1)
 		g := s.open().lease("C59", lengthy, fixed(555), clock(longAgo), ahead(1000))
 		g.next("C56", 3)
@@ -346,7 +346,7 @@ var generators = []Scenario{
 		g := c.generator(lengthy, within(2*short))
 		g.made.fails("C14", "wrong_cluster", "deadline_exceeded")
 	}},
-	{Name: "a-generator-follows-the-clock", Rules: rules("C56"), Needs: needs(featGenerator, featClock), play: func(s *stage) { s.playVectors() }},
+	{Name: "a-generator-follows-the-clock", Rules: rules("C56"), Needs: needs(featGenerator, featNow), play: func(s *stage) { s.playVectors() }},
 }
 
 // ended returns the place of the end of a call, 0 before it.

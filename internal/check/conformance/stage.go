@@ -10,6 +10,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/ports"
+	"github.com/isotone/isotone/internal/host/steady"
 )
 
 // stage is where one scenario is played: nodes, and clients of the driver under test.
@@ -42,6 +43,7 @@ type stage struct {
 	keepsFloors bool // whether requests are checked for the floor
 	still       bool // the client is idle, so nothing may come
 	skipped     string
+	clockState
 }
 
 // call is a command of which the scenario waits for the end.
@@ -49,12 +51,15 @@ type call struct {
 	s                  *stage
 	id                 int
 	do, client, method string
+	clock              string
+	timestamp          isotone.Timestamp
 	mode               string // "", QUORUM or LEASE
 	count              uint64
 	begun, end         int // places among the events; end is 0 until then
 	begunAt, endedAt   time.Time
 	deadline           time.Duration
 	reply              Reply
+	begunOn, endedOn   int64 // the steady clock
 }
 
 func (c *call) String() string {
@@ -79,6 +84,7 @@ func newStage(ctx context.Context, d *driver, name string, patience time.Duratio
 	return &stage{
 		ctx: ctx, driver: d, patience: patience, name: name, log: log, changed: make(chan struct{}), cluster: newCluster(),
 		clients: map[string]string{}, calls: map[int]*call{}, ids: map[uint64]bool{}, pin: clusterID, keepsFloors: true,
+		clockState: newClockState(),
 	}
 }
 
@@ -184,14 +190,15 @@ func (s *stage) addrs() (list []string) {
 func (s *stage) begin(c Command) *call {
 	s.mu.Lock()
 	c.ID = s.driver.reserve()
-	begun := &call{s: s, id: c.ID, do: c.Do, client: c.Client, method: c.Method, count: 1, deadline: time.Duration(c.DeadlineMS) * time.Millisecond}
+	begun := &call{s: s, id: c.ID, do: c.Do, client: c.Client, method: c.Method, clock: c.Clock, count: 1, deadline: time.Duration(c.DeadlineMS) * time.Millisecond}
+	begun.timestamp, _ = isotone.ParseTimestamp(c.Timestamp)
 	if c.Count != nil {
 		begun.count = *c.Count
 	}
 	begun.mode = strings.ToUpper(cmp.Or(c.Mode, s.clients[c.Client]))
 	s.calls[c.ID] = begun
-	begun.begun = s.event("%s %s %s%s", begun, c.Client, c.Generator, c.Mode)
-	begun.begunAt = time.Now()
+	begun.begun = s.event("%s %s %s%s%s %s", begun, c.Client, c.Generator, c.Mode, c.Clock, c.Timestamp)
+	begun.begunAt, begun.begunOn = time.Now(), steady.Exact()
 	s.mu.Unlock()
 	s.driver.write(c)
 	return begun
@@ -211,7 +218,7 @@ func (s *stage) deliver(r Reply) {
 		s.fault("driver", "an answer to command %d, which waits for none", r.ID)
 		return
 	}
-	c.reply, c.endedAt = r, time.Now()
+	c.reply, c.endedAt, c.endedOn = r, time.Now(), steady.Exact()
 	c.end = s.event("%s ends: %s %.200s", c, r.Error, r.Message)
 	s.ended(c)
 }

@@ -109,7 +109,7 @@ internal/check/demoscale:       . internal/front/stats internal/proxy internal/p
 internal/check/chaos:           . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/namespace internal/check/ports internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/fakecluster:     internal/inspect/survey
 conformance/vectors:
-internal/check/conformance:     . snowflake internal/core/lincheck internal/check/child internal/check/cluster internal/check/ports conformance/vectors
+internal/check/conformance:     . snowflake internal/core/interval internal/core/lincheck internal/host/steady internal/check/child internal/check/cluster internal/check/ports conformance/vectors
 internal/check/chromium:        ; golang.org/x/net
 internal/check/trial:           . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/evidence internal/check/parallel
 internal/check/verify/driver:   . internal/reply internal/check/child internal/check/cluster internal/check/pgserver ; golang.org/x/sys

@@ -8,6 +8,7 @@
 
 from . import errors, snowflake, sync
 from .client import Client, Credentials, Hooks, Options
+from .clock import Clock, Interval
 from .errors import Error
 from .generator import Generator, GeneratorOptions
 from .snowflake import Layout
@@ -16,11 +17,13 @@ from .timestamps import Range, Range64, Timestamp, Timestamp64
 __version__ = "0.1.0"
 __all__ = [
     "Client",
+    "Clock",
     "Credentials",
     "Error",
     "Generator",
     "GeneratorOptions",
     "Hooks",
+    "Interval",
     "Layout",
     "Options",
     "Range",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol, cast
 
 from ._resp import Read, encode, read_reply
 from ._search import Use
 from .errors import MalformedError, Refusal
+
+#: Seconds that closing connections may take.
+CLOSE_MAX = 1.0
 
 
 class Request(Protocol):
@@ -120,6 +123,12 @@ class Link(asyncio.Protocol):
         for request in lost:
             request.lost(self, error)
         self._ended(self, error)
+
+
+async def closed(links: Iterable[Link]) -> None:
+    """Waits until connections that have ended are closed: a second at most, as an interrupt may have hit the notice."""
+    if gone := [link.gone for link in links]:
+        await asyncio.wait(gone, timeout=CLOSE_MAX)
 
 
 def refused(value: Any) -> Any:

@@ -44,7 +44,8 @@ TIMEOUT_INITIAL = 0.25
 class Estimate:
     """The time after which an answer is late, as TCP derives its retransmission timeout (RFC 6298)."""
 
-    def __init__(self) -> None:
+    def __init__(self, least: float = TIMEOUT_MIN) -> None:
+        self._least = least
         self._mean = 0.0
         self._deviation = 0.0
         self.timeout = TIMEOUT_INITIAL
@@ -57,7 +58,7 @@ class Estimate:
             self._mean += difference / 8
         else:
             self._mean, self._deviation = took, took / 2
-        self.timeout = min(max(self._mean + 4 * self._deviation, TIMEOUT_MIN), TIMEOUT_MAX)
+        self.timeout = min(max(self._mean + 4 * self._deviation, self._least), TIMEOUT_MAX)
 
     def double(self) -> None:
         """Doubles the timeout, which shrinks again with every answer."""

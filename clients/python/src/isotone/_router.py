@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._address import split_addr
-from ._link import Link, refused
+from ._link import Link, closed, refused
 from ._pace import PAUSE_MAX, SPARE_PAUSE_MAX
 from ._pool import Pool
 from ._resp import View, cluster_of, view_of
@@ -126,9 +126,8 @@ class Router:
             self._forget()
         for addr in addrs:
             self._ask(addr)
-        if used and self.search.refresh(now):
-            self._forget()
-            self._question(self.search.leader)
+        if used:
+            self.refresh(now)
         if not self.search.suspected:
             for link in list(self._inquiries.values()):
                 link.end(ConnectionError("the search is over"))
@@ -156,6 +155,12 @@ class Router:
     def _give_up(self, pool: Pool, link: Link) -> None:
         pool.rtt.double()
         link.end(TimeoutError("silent for too long"))
+
+    def refresh(self, now: float) -> None:
+        """Asks the leader for the members now and then (C46)."""
+        if self.search.refresh(now):
+            self._forget()
+            self._question(self.search.leader)
 
     def _forget(self) -> None:
         self._dialing = +self._dialing
@@ -468,8 +473,7 @@ class Router:
         links = list(self.links)
         for link in links:
             link.end(ConnectionError("the client was closed"))
-        if links:
-            await asyncio.wait([link.gone for link in links])
+        await closed(links)
 
 
 def _check_login(addr: str, name: str, reply: Any) -> None:

@@ -16,10 +16,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar, cast
 
 from ._address import valid_addr
+from ._args import DEFAULT, checked, counted, is_timeout
 from ._pool import ALONE_MAX, ID_BATCH_MAX, MARK_INTERVAL, Batch, Call, Pool, Queue
 from ._resp import IDS, MEMBERS_MAX, TS, TS64, valid_cluster
 from ._router import Router, readable
 from ._search import Use
+from .clock import Clock
 from .errors import (
     ClosedError,
     DeadlineExceededError,
@@ -28,6 +30,7 @@ from .errors import (
     OverloadedError,
     QuotaExceededError,
     WrongClusterError,
+    failure,
 )
 from .generator import Generator, GeneratorOptions
 from .timestamps import COUNT64_MAX, COUNT_MAX, Range, Range64, Timestamp, Timestamp64
@@ -41,7 +44,6 @@ IDS_MAX = 1 << 16
 _AHEAD_MIN = 100_000_000
 _TROUBLES_MAX = 8
 _NOT_OPEN = "the client was closed, was made before this process was forked, or has not been started"
-_DEFAULT = float("-inf")  # this object stands for the timeout of the options
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class Options:
             faults.append("cluster: want 16 hexadecimal digits in lower case")
         if not isinstance(self.floor, Timestamp):
             faults.append("floor: want a Timestamp; see Timestamp.from_hex, from_bytes, and Timestamp64.timestamp")
-        if not _is_timeout(self.timeout):
+        if not is_timeout(self.timeout):
             faults.append("timeout: want seconds, or None")
         if self.mode not in ("default", "quorum", "lease"):
             faults.append("mode: want default, quorum or lease")
@@ -226,13 +228,13 @@ class Client:
         return self._floor
 
     def timestamp(
-        self, *, mode: Mode | None = None, above: Timestamp | None = None, timeout: float | None = _DEFAULT
+        self, *, mode: Mode | None = None, above: Timestamp | None = None, timeout: float | None = DEFAULT
     ) -> asyncio.Future[Timestamp]:
         """Requests a timestamp larger than all that any client had received when the call began.
 
         ``above`` is a floor that this client has not received itself; such a call is a request of its own.
         """
-        if timeout is _DEFAULT and mode is None and above is None:
+        if timeout is DEFAULT and mode is None and above is None:
             calls = self._usual.calls
             if len(calls) < self._queue_max:
                 call: asyncio.Future[Timestamp] = asyncio.Future(loop=self._loop)
@@ -248,13 +250,13 @@ class Client:
         *,
         mode: Mode | None = None,
         above: Timestamp | None = None,
-        timeout: float | None = _DEFAULT,
+        timeout: float | None = DEFAULT,
     ) -> asyncio.Future[Range]:
         """Requests count consecutive timestamps, 1 to 2**32."""
-        return self._stamps(TS, _counted(count, COUNT_MAX), mode, above, timeout)
+        return self._stamps(TS, counted(count, COUNT_MAX), mode, above, timeout)
 
     def timestamp64(
-        self, *, mode: Mode | None = None, above: Timestamp | None = None, timeout: float | None = _DEFAULT
+        self, *, mode: Mode | None = None, above: Timestamp | None = None, timeout: float | None = DEFAULT
     ) -> asyncio.Future[Timestamp64]:
         """Requests a timestamp of 64 bits. Both forms have one order."""
         return self._stamps(TS64, 0, mode, above, timeout)
@@ -265,19 +267,19 @@ class Client:
         *,
         mode: Mode | None = None,
         above: Timestamp | None = None,
-        timeout: float | None = _DEFAULT,
+        timeout: float | None = DEFAULT,
     ) -> asyncio.Future[Range64]:
         """Requests count consecutive timestamps of 64 bits, 1 to 2**18."""
-        return self._stamps(TS64, _counted(count, COUNT64_MAX), mode, above, timeout)
+        return self._stamps(TS64, counted(count, COUNT64_MAX), mode, above, timeout)
 
-    def id(self, *, timeout: float | None = _DEFAULT) -> asyncio.Future[int]:
+    def id(self, *, timeout: float | None = DEFAULT) -> asyncio.Future[int]:
         """Requests an ID from any member."""
         return self._join(self._id_queue(), 0, timeout)
 
-    async def ids(self, count: int, *, timeout: float | None = _DEFAULT) -> list[int]:
+    async def ids(self, count: int, *, timeout: float | None = DEFAULT) -> list[int]:
         """Requests count IDs, 1 to 65,536, possibly from several members."""
-        _counted(count, IDS_MAX)
-        timeout = self.options.timeout if timeout is _DEFAULT else timeout
+        counted(count, IDS_MAX)
+        timeout = self.options.timeout if timeout is DEFAULT else timeout
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         ids: list[int] = []
         while len(ids) < count:
@@ -286,13 +288,18 @@ class Client:
             ids += cast("list[int]", await self._join(self._id_queue(), part, left))
         return ids
 
-    async def generator(
-        self, options: GeneratorOptions | None = None, *, timeout: float | None = _DEFAULT
-    ) -> Generator:
+    async def generator(self, options: GeneratorOptions | None = None, *, timeout: float | None = DEFAULT) -> Generator:
         """Leases a worker, and returns a generator of its IDs. Close it before the client."""
         generator = Generator(self, options or GeneratorOptions())
-        await generator._start(self.options.timeout if timeout is _DEFAULT else timeout)
+        await generator._start(self.options.timeout if timeout is DEFAULT else timeout)
         return generator
+
+    async def clock(self, *, timeout: float | None = DEFAULT) -> Clock:
+        """Returns a cluster clock of this process, once a reading of it is valid. Close it before the client."""
+        self._check_open()
+        clock = Clock(self)
+        await clock._start(timeout)
+        return clock
 
     # Calls.
 
@@ -324,9 +331,7 @@ class Client:
             raise InvalidArgumentError(f"unknown read mode {mode!r}")
         if above is None:
             return self._join(self._queues[Use.STAMPS, form, mode], size, timeout, call)
-        if not isinstance(above, Timestamp):
-            raise InvalidArgumentError(f"above: want a Timestamp, got {type(above).__name__}")
-        ahead = above.time > max(self._floor.time, time.time_ns()) + _AHEAD_MIN
+        ahead = checked(above).time > max(self._floor.time, time.time_ns()) + _AHEAD_MIN
         queue = self._queues[Use.AHEAD if ahead else Use.STAMPS, form, mode]
         return self._alone(Batch(queue, [call or asyncio.Future(loop=self._loop)], [size], size or 1, above), timeout)
 
@@ -337,7 +342,7 @@ class Client:
             pool.alone = deque(other for other in pool.alone if not other.calls[0].done())
             if len(pool.alone) >= ALONE_MAX:
                 raise OverloadedError(f"{ALONE_MAX} calls with floors are waiting{self._trouble()}")
-        self._limit(call, pool, self.options.timeout if timeout is _DEFAULT else timeout)
+        self._limit(call, pool, self.options.timeout if timeout is DEFAULT else timeout)
         pool.alone.append(batch)
         self._want(pool.use)
         if pool.refused and not pool.links:
@@ -364,9 +369,9 @@ class Client:
 
     def _limit(self, call: Call, pool: Pool, timeout: float | None) -> None:
         """Takes the deadline of a call, unless it has the usual one: see _mark."""
-        if timeout is _DEFAULT:
+        if timeout is DEFAULT:
             return
-        if not _is_timeout(timeout):
+        if not is_timeout(timeout):
             raise InvalidArgumentError(f"timeout {timeout!r:.40}: want seconds, or None")
         self._special.add(call)
         call.add_done_callback(self._special.discard)
@@ -438,8 +443,7 @@ class Client:
     def _trouble(self) -> str:
         parts = []
         for addr, (error, times) in self._troubles.items():
-            code = f"{error.code}: " if isinstance(error, Error) else ""
-            parts.append(f"; {addr}: {code}{error}" + (f" ({times} times)" if times > 1 else ""))
+            parts.append(failure(addr, error, times))
         unanswered = {link.addr for link in self._router.links if link.expected or not link.transport}
         silent = unanswered - set(self._troubles)
         parts += [f"; {addr}: it has not answered yet" for addr in sorted(silent)]
@@ -456,16 +460,6 @@ class Client:
     def _led(self, why: Error | None) -> None:
         if self._ready and not self._ready.done():
             self._ready.set_result(why)
-
-
-def _counted(count: int, most: int) -> int:
-    if not isinstance(count, int) or not 1 <= count <= most:
-        raise InvalidArgumentError(f"{count!r:.40} at once: want a whole number from 1 to {most}")
-    return count
-
-
-def _is_timeout(value: object) -> bool:
-    return value is None or (isinstance(value, (int, float)) and not math.isnan(value))
 
 
 # A forked process shares the connections of its parent, so the answers to the one would reach the other.

@@ -67,7 +67,7 @@ class NoQuorumError(Error, code="no_quorum"):
 
 
 class ClockError(Error, code="clock"):
-    """The clock's reading allows no ID."""
+    """The clock's reading allows no ID, or the steady clock of this process or the leader has a wrong rate."""
 
 
 class WrongClusterError(Error, TimeoutError, code="wrong_cluster"):
@@ -83,7 +83,7 @@ class InternalError(Error):
 
 
 class ClosedError(Error, code="closed"):
-    """The client or the generator was closed."""
+    """The client, the generator or the clock was closed."""
 
 
 class MalformedError(Exception):
@@ -116,6 +116,8 @@ _KINDS = {
     "quota_exceeded": "quota",
     "unauthorized": "unauthorized",
 }
+#: The codes of refusals after which a command may be sent again, to the same node or another one.
+REPEATABLE = ("not_leader", "no_leader", "overloaded", "no_worker", "no_quorum", "quota_exceeded", "wrong_cluster")
 _RETRY_AFTER_MAX_MS = 3_600_000
 
 
@@ -140,6 +142,12 @@ class Refusal(NamedTuple):
 def make_error(code: str, message: str) -> Error:
     """Returns an error of the class that has the code."""
     return _CLASSES.get(code, InternalError)(message)
+
+
+def failure(addr: str, error: Exception, times: int) -> str:
+    """Describes the latest failure of a node, as a part of a message."""
+    code = f"{error.code}: " if isinstance(error, Error) else ""
+    return f"; {addr}: {code}{error}" + (f" ({times} times)" if times > 1 else "")
 
 
 def decode(line: str) -> Refusal:

@@ -16,7 +16,7 @@ from ._pace import PAUSE_MAX, REFUSED_PAUSE_MAX, pause, quota_pause
 from ._resp import Grant, grant_of
 from ._router import Refuses, readable
 from ._search import MOVES_MAX, Use
-from .errors import ClosedError, Error, InvalidArgumentError, MalformedError, Refusal
+from .errors import REPEATABLE, ClosedError, Error, InvalidArgumentError, MalformedError, Refusal
 from .snowflake import Layout, Worker
 
 if TYPE_CHECKING:
@@ -26,15 +26,6 @@ T = TypeVar("T")
 
 #: How long close tries to return the lease, in seconds.
 RELEASE_TIMEOUT = 1.0
-_REPEATABLE = (
-    "not_leader",
-    "no_leader",
-    "overloaded",
-    "no_worker",
-    "no_quorum",
-    "quota_exceeded",
-    "wrong_cluster",
-)
 # How soon to try again, in seconds; until the lease changes for those that have none.
 _WAITS = {"exhausted": 0.001, "lease_not_begun": 0.01, "clock_behind": 0.01, "lease_ended": math.inf}
 
@@ -183,7 +174,7 @@ class Generator:
             except Error as error:
                 wait = min(
                     third,
-                    PAUSE_MAX if error.code in (*_REPEATABLE, "deadline_exceeded") else REFUSED_PAUSE_MAX,
+                    PAUSE_MAX if error.code in (*REPEATABLE, "deadline_exceeded") else REFUSED_PAUSE_MAX,
                 )
             due = time.monotonic() + wait
 
@@ -246,14 +237,14 @@ class Generator:
                     return read(reply)
                 error: Exception = reply.error()
                 forgotten = reply.code == "unauthorized" and client.options.credentials is not None
-                if (reply.code not in _REPEATABLE and not forgotten) or reply.code == last:
+                if (reply.code not in REPEATABLE and not forgotten) or reply.code == last:
                     raise error
                 wait = quota_pause(reply.retry_after, failures) if reply.kind == "quota" else 0
                 leader = reply.leader
             except Refuses as refuses:
                 raise refuses.why from None
             except (MalformedError, OSError, asyncio.TimeoutError, Error) as failure:
-                if isinstance(failure, Error) and (failure.code not in _REPEATABLE or failure.code == last):
+                if isinstance(failure, Error) and (failure.code not in REPEATABLE or failure.code == last):
                     raise
                 error, wait, leader = readable(failure), 0, ""
             client._note(addr, error)

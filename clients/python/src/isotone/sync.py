@@ -5,22 +5,25 @@
 
 Who holds the client's lock runs its loop. A call that finds it free runs the loop itself until it is answered, so
 a lone call needs no other thread. If others wait then, or nobody has called for a while, a thread of the client
-runs the loop: the keeper.
+runs the loop: the keeper. While there is a cluster clock, which asks nodes all the time, it always does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from . import client as core
-from . import generator
+from . import clock, generator
+from ._args import DEFAULT, counted
 from ._resp import TS, TS64
-from .client import _DEFAULT, _NOT_OPEN, Mode, Options
+from .client import _NOT_OPEN, Mode, Options
+from .clock import BATCH_MAX, Interval
 from .errors import ClosedError, Error
 from .generator import GeneratorOptions
 from .snowflake import Layout
@@ -30,6 +33,8 @@ T = TypeVar("T")
 
 #: Seconds without a call after which the keeper runs the loop.
 _IDLE = 0.02
+#: Seconds that a thread which waits for the cluster clock may sleep, so that it is woken to the microsecond.
+_NAP_MAX = 0.002
 
 
 class _Wait:
@@ -103,6 +108,7 @@ class Client:
         self._kick = threading.Event()
         self._inbox: deque[tuple[_Wait, Callable[[_Wait], object]]] = deque()
         self._waits: set[_Wait] = set()
+        self._clocks: set[Clock] = set()
         self._calls = 0
         self._started = self._closed = False
         self._ending = threading.Lock()
@@ -156,49 +162,53 @@ class Client:
         return self._client.floor
 
     def timestamp(
-        self, *, mode: Mode | None = None, above: Timestamp | None = None, timeout: float | None = _DEFAULT
+        self, *, mode: Mode | None = None, above: Timestamp | None = None, timeout: float | None = DEFAULT
     ) -> Timestamp:
         """Returns a timestamp: see :meth:`isotone.Client.timestamp`."""
         got: Timestamp = self._ask(lambda call: self._client._stamps(TS, 0, mode, above, timeout, call))
         return got
 
     def timestamps(
-        self, count: int, *, mode: Mode | None = None, above: Timestamp | None = None, timeout: float | None = _DEFAULT
+        self, count: int, *, mode: Mode | None = None, above: Timestamp | None = None, timeout: float | None = DEFAULT
     ) -> Range:
         """Returns count consecutive timestamps, 1 to 2**32."""
         got: Range = self._ask(
-            lambda call: self._client._stamps(TS, core._counted(count, COUNT_MAX), mode, above, timeout, call)
+            lambda call: self._client._stamps(TS, counted(count, COUNT_MAX), mode, above, timeout, call)
         )
         return got
 
     def timestamp64(
-        self, *, mode: Mode | None = None, above: Timestamp | None = None, timeout: float | None = _DEFAULT
+        self, *, mode: Mode | None = None, above: Timestamp | None = None, timeout: float | None = DEFAULT
     ) -> Timestamp64:
         """Returns a timestamp of 64 bits."""
         got: Timestamp64 = self._ask(lambda call: self._client._stamps(TS64, 0, mode, above, timeout, call))
         return got
 
     def timestamps64(
-        self, count: int, *, mode: Mode | None = None, above: Timestamp | None = None, timeout: float | None = _DEFAULT
+        self, count: int, *, mode: Mode | None = None, above: Timestamp | None = None, timeout: float | None = DEFAULT
     ) -> Range64:
         """Returns count consecutive timestamps of 64 bits, 1 to 2**18."""
         got: Range64 = self._ask(
-            lambda call: self._client._stamps(TS64, core._counted(count, COUNT64_MAX), mode, above, timeout, call)
+            lambda call: self._client._stamps(TS64, counted(count, COUNT64_MAX), mode, above, timeout, call)
         )
         return got
 
-    def id(self, *, timeout: float | None = _DEFAULT) -> int:
+    def id(self, *, timeout: float | None = DEFAULT) -> int:
         """Returns an ID from any member."""
         got: int = self._ask(lambda call: self._client._join(self._client._id_queue(), 0, timeout, call))
         return got
 
-    def ids(self, count: int, *, timeout: float | None = _DEFAULT) -> list[int]:
+    def ids(self, count: int, *, timeout: float | None = DEFAULT) -> list[int]:
         """Returns count IDs, 1 to 65,536, possibly from several members."""
         return self._run(lambda: self._client.ids(count, timeout=timeout))
 
-    def generator(self, options: GeneratorOptions | None = None, *, timeout: float | None = _DEFAULT) -> Generator:
+    def generator(self, options: GeneratorOptions | None = None, *, timeout: float | None = DEFAULT) -> Generator:
         """Leases a worker, and returns a generator of its IDs. Close it before the client."""
         return Generator(self, self._run(lambda: self._client.generator(options, timeout=timeout)))
+
+    def clock(self, *, timeout: float | None = DEFAULT) -> Clock:
+        """Returns a cluster clock of this process, once a reading of it is valid. Close it before the client."""
+        return Clock(self, timeout)
 
     def _run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Runs a coroutine in the thread of the client."""
@@ -218,7 +228,7 @@ class Client:
         if self._closed:
             raise ClosedError("the client was closed")  # nobody may look into the inbox any more
         try:
-            if loop is None and self._driver.acquire(blocking=False):
+            if loop is None and not self._clocks and self._driver.acquire(blocking=False):
                 self._drive(call)
             else:
                 with suppress(RuntimeError):  # closed meanwhile, and so is the call
@@ -245,13 +255,13 @@ class Client:
         finally:
             self._driven = None
             self._driver.release()
-            if self._waits:
+            if self._waits or self._clocks:
                 self._kick.set()  # they have seen that the lock was held
 
     def _left(self, call: _Wait) -> None:
         """Notes that a call does not wait any more, and has the loop stop if it runs for that."""
         self._waits.discard(call)
-        if self._driver.locked() and (call is self._driven or not (self._driven or self._waits)):
+        if self._driver.locked() and (call is self._driven or not (self._driven or self._waits or self._clocks)):
             self._loop.stop()
 
     def _keep(self) -> None:
@@ -319,3 +329,53 @@ class Generator:
         """Ends the generator and returns the rest of its lease. It takes at most a second."""
         with suppress(ClosedError):  # of the client: the lease ends by itself
             self._client._run(self._inner.close)
+
+
+class Clock:
+    """:class:`isotone.Clock` for threads."""
+
+    def __init__(self, client: Client, timeout: float | None) -> None:
+        self._client = client
+        client._clocks.add(self)
+        try:
+            self._inner: clock.Clock = client._run(lambda: client._client.clock(timeout=timeout))
+        except BaseException:
+            client._clocks.discard(self)
+            raise
+
+    def __enter__(self) -> Clock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def now(self) -> Interval:
+        """Returns what the cluster clock may show: see :meth:`isotone.Clock.now`."""
+        return self._inner.now()
+
+    def is_past(self, timestamp: Timestamp) -> bool:
+        """Reports whether a timestamp is past for everyone: see :meth:`isotone.Clock.is_past`."""
+        return self._inner.is_past(timestamp)
+
+    def timestamp(self, *, timeout: float | None = DEFAULT) -> Timestamp:
+        """Makes a timestamp. It waits only while no reading is valid."""
+        return self.timestamps(1, timeout=timeout)[0]
+
+    def timestamps(self, count: int, *, timeout: float | None = DEFAULT) -> list[Timestamp]:
+        """Makes timestamps, 1 to 1,000,000: see :meth:`isotone.Clock.timestamps`."""
+        made = self._inner._take(counted(count, BATCH_MAX))  # in this thread
+        return made or self._client._run(lambda: self._inner.timestamps(count, timeout=timeout))
+
+    def wait(self, timestamp: Timestamp, *, timeout: float | None = DEFAULT) -> None:
+        """Waits until a timestamp is past for everyone: see :meth:`isotone.Clock.wait`."""
+        left = self._inner._left(timestamp)
+        if left is not None and left <= _NAP_MAX:
+            time.sleep(left)  # in this thread
+        if not self._inner.is_past(timestamp):
+            self._client._run(lambda: self._inner.wait(timestamp, timeout=timeout))
+
+    def close(self) -> None:
+        """Ends the clock: waiting and later calls fail with ClosedError. Its connections are closed."""
+        with suppress(ClosedError):  # of the client, and so is the clock
+            self._client._run(self._inner.close)
+        self._client._clocks.discard(self)

@@ -6,8 +6,9 @@ use std::{
     fmt::Write as _,
     io::{BufRead, BufReader, Write},
     net::{Shutdown, TcpListener, TcpStream},
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard},
     thread,
+    time::Instant,
 };
 
 #[derive(Default)]
@@ -21,6 +22,14 @@ struct State {
     /// The counts of all requests for timestamps.
     counts: Vec<u64>,
     conns: HashMap<usize, Vec<TcpStream>>,
+    /// How many connections have asked for the cluster clock, and how many of them have ended.
+    clocks: (usize, usize),
+}
+
+/// What the cluster clock shows. All nodes read it exactly.
+pub fn cluster_clock() -> u64 {
+    static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    1_000_000_000_000_000_000 + u64::try_from(BEGAN.elapsed().as_nanos()).unwrap()
 }
 
 #[derive(Clone)]
@@ -55,6 +64,19 @@ impl Cluster {
 
     pub fn lead(&self, node: usize) {
         self.state().leader = Some(node);
+    }
+
+    /// No node leads, or knows what the cluster clock shows.
+    pub fn lose_the_leader(&self) {
+        self.state().leader = None;
+    }
+
+    /// Waits until that many connections have asked for the cluster clock, and that many of them have ended.
+    pub fn await_clocks(&self, asked: usize, ended: usize) {
+        let mut s = self.state();
+        while s.clocks.0 < asked || s.clocks.1 < ended {
+            s = self.0.1.wait(s).unwrap();
+        }
     }
 
     /// Ends a node and its connections.
@@ -100,13 +122,24 @@ impl Cluster {
         thread::spawn(move || {
             let mut input = BufReader::new(conn.try_clone().unwrap());
             let mut conn = conn;
+            let mut is_clock = false;
             while let Some(command) = read(&mut input) {
+                if command[0] == "INTERVAL" && !std::mem::replace(&mut is_clock, true) {
+                    cluster.count_clocks((1, 0));
+                }
                 let answer = cluster.answer(node, &command);
                 if conn.write_all(&answer).is_err() {
-                    return;
+                    break;
                 }
             }
+            cluster.count_clocks((0, usize::from(is_clock)));
         });
+    }
+
+    fn count_clocks(&self, more: (usize, usize)) {
+        let mut s = self.state();
+        s.clocks = (s.clocks.0 + more.0, s.clocks.1 + more.1);
+        self.0.1.notify_all();
     }
 
     fn answer(&self, node: usize, command: &[String]) -> Vec<u8> {
@@ -120,6 +153,7 @@ impl Cluster {
             "INFO" => bulk("# Cluster\r\nisotone_cluster_id:5e1f0c3a9b2d4e71\r\n"),
             "CLUSTER" => s.slots(),
             "SNOWFLAKE" => s.ids(count),
+            "INTERVAL" => s.interval(count),
             _ if s.leader != Some(node) => s.redirect(),
             "WORKER" if command[1] == "RELEASE" => b"+OK\r\n".to_vec(),
             "WORKER" => {
@@ -156,6 +190,20 @@ impl State {
             let _ = write!(out, "*3\r\n${}\r\n{host}\r\n:{port}\r\n$4\r\nnode\r\n", host.len());
         }
         out.into()
+    }
+
+    /// A reading of the cluster clock, which is good for ten seconds.
+    fn interval(&self, nonce: Option<u64>) -> Vec<u8> {
+        if self.leader.is_none() {
+            return b"-CLUSTERDOWN no reading of the cluster clock is valid\r\n".to_vec();
+        }
+        let now = cluster_clock();
+        let mut out = b"$48\r\n".to_vec();
+        for field in [now, now, now + 10_000_000_000, 1, 0x5e1f_0c3a_9b2d_4e71, nonce.unwrap()] {
+            out.extend_from_slice(&field.to_be_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
+        out
     }
 
     fn ids(&mut self, count: Option<u64>) -> Vec<u8> {
