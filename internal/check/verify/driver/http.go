@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -13,18 +15,21 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// webSystem is any service that answers GET with a number. It runs already.
+// webSystem is any service that answers GET with a number.
 type webSystem struct {
 	addresses []string
 	url       string // with {host} and {count}
-	field     string // of the JSON object that has the number; "": the text is the number
+	number    string // the option
 	http      *http.Client
 }
 
 var webOptions = map[string]string{
 	"url":      "what is requested: {host} stands for the address of a node, {count} for how many numbers are wanted (http://{host}/)",
-	"number":   "text (the default), or the name of the field of a JSON object that has the number, which is a number or a string",
+	"number":   "text (the default); binary, of at most 16 bytes, big-endian; or the field of a JSON object, with a number or a string",
 	"promises": "unique, client or real-time, which is the default",
+	"command": "how a node is started, in words with spaces between: {node} stands for its number, from 0, {host} and {port} for where it " +
+		"listens, {dir} for its own directory. Without it the service runs already",
+	"env": "what is added to the environment of command, as NODE={node},PORT={port}",
 }
 
 // webAnswerMax bounds an answer, in bytes.
@@ -39,15 +44,27 @@ func (*webSystem) Hello(options map[string]string) (Hello, error) {
 	return h, err
 }
 
-func (*webSystem) Plan(PlanRequest, map[string]string) (Plan, error) {
-	return Plan{}, Errorf(Invalid, "http starts no nodes: give the addresses of a service that runs, or a driver that starts one")
+func (*webSystem) Plan(where PlanRequest, options map[string]string) (p Plan, err error) {
+	if options["command"] == "" {
+		return p, Errorf(Invalid, "want option command, or the addresses of a service that runs")
+	}
+	for i, spot := range where.Nodes {
+		dir := filepath.Join(where.Dir, strconv.Itoa(i))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return p, err
+		}
+		here := strings.NewReplacer("{node}", strconv.Itoa(i), "{host}", spot.Host, "{port}", strconv.Itoa(spot.Ports[0]), "{dir}", dir)
+		start := Command{Command: strings.Fields(here.Replace(options["command"])), Dir: dir}
+		if env := options["env"]; env != "" {
+			start.Env = strings.Split(here.Replace(env), ",")
+		}
+		p.Nodes = append(p.Nodes, NodeCommand{Command: start, Address: spot.address(0)})
+	}
+	return p, nil
 }
 
 func (s *webSystem) Connect(addresses []string, options map[string]string) error {
-	s.addresses, s.url, s.field = addresses, option(options, "url", "http://{host}/"), option(options, "number", "text")
-	if s.field == "text" {
-		s.field = ""
-	}
+	s.addresses, s.url, s.number = addresses, option(options, "url", "http://{host}/"), option(options, "number", "text")
 	if u, err := url.Parse(s.expand(0, 1)); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return Errorf(Invalid, "option url: %q: want http:// or https://", s.url)
 	}
@@ -90,16 +107,22 @@ func (s *webSystem) Ask(node int, count uint64, deadline time.Time) (n isotone.T
 }
 
 // parse returns the number in an answer.
-func (s *webSystem) parse(body []byte) (isotone.Timestamp, error) {
-	text := string(body)
-	if s.field != "" {
-		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(body, &fields); err != nil {
-			return isotone.Timestamp{}, Errorf(Malformed, "%.60q is no JSON object: %v", body, err)
+func (s *webSystem) parse(body []byte) (n isotone.Timestamp, err error) {
+	switch s.number {
+	case "text":
+		return ParseNumber(strings.TrimSpace(string(body)))
+	case "binary":
+		if len(body) == 0 || len(body) > isotone.TimestampSize {
+			return n, Errorf(Malformed, "%d bytes: want 1 to %d", len(body), isotone.TimestampSize)
 		}
-		text = strings.Trim(string(fields[s.field]), `"`)
+		err = n.UnmarshalBinary(append(make([]byte, isotone.TimestampSize-len(body)), body...))
+		return n, err
 	}
-	return ParseNumber(strings.TrimSpace(text))
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return n, Errorf(Malformed, "%.60q is no JSON object: %v", body, err)
+	}
+	return ParseNumber(strings.Trim(string(fields[s.number]), `"`))
 }
 
 func (s *webSystem) Close() {

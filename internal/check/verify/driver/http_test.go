@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,8 @@ func TestHTTP_ItTakesNumbersFromAnswers(t *testing.T) {
 			fmt.Fprintln(w, 100+len(r.URL.Query().Get("n")))
 		case "/json":
 			fmt.Fprint(w, `{"id": 7, "text": "340282366920938463463374607431768211455"}`)
+		case "/binary":
+			fmt.Fprint(w, "\x01"+strings.Repeat("\x00", 10))
 		case "/busy":
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case "/elsewhere":
@@ -35,6 +39,10 @@ func TestHTTP_ItTakesNumbersFromAnswers(t *testing.T) {
 		{"/json", "name", "", "malformed"},
 		{"/text", "id", "", "malformed"},
 		{"/json", "text", "", "malformed"},
+		{"/binary", "binary", "1208925819614629174706176", ""}, // 2^80
+		{"/text", "binary", "825241610", ""},                   // "100\n"
+		{"/json", "binary", "", "malformed"},
+		{"/empty", "binary", "", "malformed"},
 		{"/busy", "text", "", "unavailable: 503 Service Unavailable"},
 		{"/elsewhere", "text", "", "unavailable: 307 Temporary Redirect"},
 	} {
@@ -66,7 +74,7 @@ func TestHTTP_ASilentServiceIsUnavailable(t *testing.T) {
 	h.send(`{"id":1,"do":"hello","protocol":1}`)
 	h.expect(`{"id":1,"ok":{"protocol":1,"system":"http"`)
 	h.send(`{"id":2,"do":"plan","plan":{"dir":"/","nodes":[]}}`)
-	h.expect(`{"id":2,"error":"invalid","message":"http starts no nodes`)
+	h.expect(`{"id":2,"error":"invalid","message":"want option command`)
 	h.send(`{"id":3,"do":"connect","addresses":[%q]}`, strings.TrimPrefix(server.URL, "http://"))
 	h.expect(`{"id":3,"ok":{}}`)
 	h.send(`{"id":4,"do":"ask","node":0,"count":1,"times":1,"timeout_ms":1}`)
@@ -81,4 +89,17 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+func TestHTTP_ItStartsAnyCommand(t *testing.T) {
+	needs(t, "python3")
+	path, err := filepath.Abs("../../../../examples/python/verify_driver.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, start(t, "http"), 2, map[string]string{"command": "env python3 " + path + " {host} {port}", "env": "NODE={node},DIR={dir}"})
+	r.increase(1, 1)
+	if got, want := r.plan.Nodes[1].Env, []string{"NODE=1", "DIR=" + r.plan.Nodes[1].Dir}; !slices.Equal(got, want) {
+		t.Errorf("%q: want %q", got, want)
+	}
 }
