@@ -19,6 +19,7 @@ import (
 type webSystem struct {
 	addresses []string
 	url       string // with {host} and {count}
+	ready     string // the same for Ready
 	number    string // the option
 	http      *http.Client
 }
@@ -27,9 +28,10 @@ var webOptions = map[string]string{
 	"url":      "what is requested: {host} stands for the address of a node, {count} for how many numbers are wanted (http://{host}/)",
 	"number":   "text (the default); binary, of at most 16 bytes, big-endian; or the field of a JSON object, with a number or a string",
 	"promises": "unique, client or real-time, which is the default",
-	"command": "how a node is started, in words with spaces between: {node} stands for its number, from 0, {host} and {port} for where it " +
+	"command": "how a node is started, in words with spaces between: {id} stands for its number, from 1, {host} and {port} for where it " +
 		"listens, {dir} for its own directory. Without it the service runs already",
-	"env": "what is added to the environment of command, as NODE={node},PORT={port}",
+	"env":   "what is added to the environment of command, as NODE={id},PORT={port}",
+	"ready": "what is requested to see whether a node is up, if not the url: some never answer that",
 }
 
 // webAnswerMax bounds an answer, in bytes.
@@ -53,7 +55,7 @@ func (*webSystem) Plan(where PlanRequest, options map[string]string) (p Plan, er
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return p, err
 		}
-		here := strings.NewReplacer("{node}", strconv.Itoa(i), "{host}", spot.Host, "{port}", strconv.Itoa(spot.Ports[0]), "{dir}", dir)
+		here := strings.NewReplacer("{id}", strconv.Itoa(i+1), "{host}", spot.Host, "{port}", strconv.Itoa(spot.Ports[0]), "{dir}", dir)
 		start := Command{Command: strings.Fields(here.Replace(options["command"])), Dir: dir}
 		if env := options["env"]; env != "" {
 			start.Env = strings.Split(here.Replace(env), ",")
@@ -65,8 +67,11 @@ func (*webSystem) Plan(where PlanRequest, options map[string]string) (p Plan, er
 
 func (s *webSystem) Connect(addresses []string, options map[string]string) error {
 	s.addresses, s.url, s.number = addresses, option(options, "url", "http://{host}/"), option(options, "number", "text")
-	if u, err := url.Parse(s.expand(0, 1)); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return Errorf(Invalid, "option url: %q: want http:// or https://", s.url)
+	s.ready = option(options, "ready", s.url)
+	for _, text := range []string{s.url, s.ready} {
+		if u, err := url.Parse(s.expand(text, 0, 1)); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return Errorf(Invalid, "options url and ready: %q: want http:// or https://", text)
+		}
 	}
 	s.http = &http.Client{
 		Transport:     &http.Transport{MaxIdleConnsPerHost: busyMax, DisableCompression: true},
@@ -75,35 +80,40 @@ func (s *webSystem) Connect(addresses []string, options map[string]string) error
 	return nil
 }
 
-func (s *webSystem) expand(node int, count uint64) string {
-	return strings.NewReplacer("{host}", s.addresses[node], "{count}", strconv.FormatUint(count, 10)).Replace(s.url)
+func (s *webSystem) expand(text string, node int, count uint64) string {
+	return strings.NewReplacer("{host}", s.addresses[node], "{count}", strconv.FormatUint(count, 10)).Replace(text)
 }
 
 func (s *webSystem) Ready(node int, deadline time.Time) error {
-	_, err := s.Ask(node, 1, deadline)
+	_, err := s.get(s.expand(s.ready, node, 1), deadline)
 	return err
 }
 
 func (s *webSystem) Ask(node int, count uint64, deadline time.Time) (n isotone.Timestamp, err error) {
+	body, err := s.get(s.expand(s.url, node, count), deadline)
+	if err != nil {
+		return n, err
+	}
+	return s.parse(body)
+}
+
+func (s *webSystem) get(url string, deadline time.Time) ([]byte, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.expand(node, count), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return n, Errorf(Invalid, "%v", err)
+		return nil, Errorf(Invalid, "%v", err)
 	}
 	answer, err := s.http.Do(request)
 	if err != nil {
-		return n, err
+		return nil, err
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, webAnswerMax))
-	switch {
-	case err != nil:
-		return n, err
-	case answer.StatusCode != http.StatusOK:
-		return n, Errorf(Unavailable, "%s", answer.Status)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = Errorf(Unavailable, "%s", answer.Status)
 	}
-	return s.parse(body)
+	return body, err
 }
 
 // parse returns the number in an answer.

@@ -3,9 +3,11 @@
 package driver_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,7 +52,8 @@ func TestHTTP_ItTakesNumbersFromAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Connect([]string{host}, map[string]string{"url": "http://{host}" + test.path, "number": test.number}); err != nil {
+		options := map[string]string{"url": "http://{host}" + test.path, "number": test.number, "ready": "http://{host}/text"}
+		if err := errors.Join(s.Connect([]string{host}, options), s.Ready(0, time.Now().Add(time.Minute))); err != nil {
 			t.Fatal(err)
 		}
 		n, err := s.Ask(0, 100, time.Now().Add(time.Minute))
@@ -97,9 +100,13 @@ func TestHTTP_ItStartsAnyCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := run(t, start(t, "http"), 2, map[string]string{"command": "env python3 " + path + " {host} {port}", "env": "NODE={node},DIR={dir}"})
+	r := run(t, start(t, "http"), 2, map[string]string{"command": "env python3 " + path + " {host} {port}", "env": "NODE={id},DIR={dir}"})
 	r.increase(1, 1)
-	if got, want := r.plan.Nodes[1].Env, []string{"NODE=1", "DIR=" + r.plan.Nodes[1].Dir}; !slices.Equal(got, want) {
+	r.end(0, os.Kill)
+	if err := r.p.Ready(t.Context(), 0, time.Second); err == nil {
+		t.Error("a node that has ended is ready")
+	}
+	if got, want := r.plan.Nodes[1].Env, []string{"NODE=2", "DIR=" + r.plan.Nodes[1].Dir}; !slices.Equal(got, want) {
 		t.Errorf("%q: want %q", got, want)
 	}
 }
