@@ -58,7 +58,7 @@ type AskRequest struct {
 	Node    int
 	Client  int
 	Count   uint64        // numbers in a call
-	Times   int           // calls; 1 unless Hello.TimesMax is more
+	Times   int           // calls, at most; 1 unless Hello.TimesMax is more
 	Timeout time.Duration // of a call; at least a millisecond
 }
 
@@ -82,8 +82,8 @@ func (p *Process) Ask(ctx context.Context, ask AskRequest) (a Answer, err error)
 // check checks the form of an answer that came between two readings of the clock, and completes it.
 func (p *Process) check(ask AskRequest, a *Answer, began, ended int64) error {
 	switch {
-	case len(a.Calls) > ask.Times || len(a.Calls) < ask.Times && a.Failed == nil:
-		return fmt.Errorf("want %d calls, or fewer and failed", ask.Times)
+	case len(a.Calls) > ask.Times || len(a.Calls) == 0 && a.Failed == nil:
+		return fmt.Errorf("want 1 to %d calls, or failed", ask.Times)
 	case a.Failed != nil && a.Failed.Error != Unavailable && a.Failed.Error != Malformed:
 		return errors.New("the error in failed: want unavailable or malformed")
 	case !p.timed.Load() && ask.Times == 1 && len(a.Calls) == 1 && a.Calls[0].Began == 0 && a.Calls[0].Ended == 0:

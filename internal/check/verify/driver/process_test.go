@@ -43,7 +43,7 @@ func TestProcess_AFaultOfADriverIsTheErrorOfAllCalls(t *testing.T) {
 		"neither":         {`read a; echo '{"id":1}'; cat`, "want either ok or error"},
 		"another error":   {`read a; echo '{"id":1,"error":"oops"}'; cat`, `answered ask with the error "oops"`},
 		"another form":    {`read a; echo '{"id":1,"ok":[]}'; cat`, `answered ask with "[]"`},
-		"too few calls":   {`read a; echo '{"id":1,"ok":{"calls":[]}}'; cat`, "want 1 calls, or fewer and failed"},
+		"no calls":        {`read a; echo '{"id":1,"ok":{"calls":[]}}'; cat`, "want 1 to 1 calls, or failed"},
 		"another count":   {`read a; echo '{"id":1,"ok":{"calls":[{"first":"7","count":2}]}}'; cat`, "count: want 1"},
 		"another clock":   {`read a; echo '{"id":1,"ok":{"calls":[{"first":"7","count":1,"began":5,"ended":6}]}}'; cat`, "are they nanoseconds of CLOCK_MONOTONIC?"},
 		"a long line":     {`read a; ` + long + `; cat`, "wrote a line of more than 4194304 bytes, which begins with \"xxx"},

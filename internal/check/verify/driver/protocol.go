@@ -42,7 +42,7 @@ type Request struct {
 	Options   map[string]string `json:"options,omitempty"`
 	// Node is the index of the node that is asked by ready and ask: this one and no other.
 	Node int `json:"node"`
-	// Client, Count, Times and TimeoutMS are those of ask: numbers for a client, Times calls one after the other, in
+	// Client, Count, Times and TimeoutMS are those of ask: numbers for a client, up to Times calls one after the other, in
 	// each of which Count numbers are wanted and an answer may take TimeoutMS. Ready has TimeoutMS, too.
 	Client    int    `json:"client,omitempty"`
 	Count     uint64 `json:"count,omitempty"`
@@ -114,8 +114,8 @@ type NodeCommand struct {
 	Address string `json:"address"`
 }
 
-// Answer is the answer to ask: the calls that were answered, in their order. If one fails, no further one is made, and
-// Failed says why.
+// Answer is the answer to ask: the calls that were answered, in their order, at least one. If one fails, no further one is
+// made, and Failed says why.
 type Answer struct {
 	Calls  []Call  `json:"calls"`
 	Failed *Failed `json:"failed,omitempty"`
