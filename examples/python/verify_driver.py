@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A driver for "isotone verify", and a system to try it with: a counter in the memory of one process, over HTTP."""
-import concurrent.futures, http.client, http.server, itertools, json, os, sys, threading, time
+import concurrent.futures, http.client, http.server, itertools, json, os, sys, threading, time, traceback
 
 
 def serve(host, port):  # the system: its only node
@@ -59,6 +59,9 @@ def answer(r):
             ok = ask(r)
     except (OSError, http.client.HTTPException) as e:  # of ready
         error = {"error": "unavailable", "message": str(e)}
+    except Exception:  # a bug: it would be lost in the pool
+        traceback.print_exc()
+        os._exit(1)
     with writing:
         print(json.dumps({"id": r["id"], **(error or {"ok": ok})}), flush=True)
 
