@@ -23,7 +23,7 @@ func (c *conn) query(text string) (value string, err error) {
 		if kind != 'D' {
 			return nil
 		}
-		if len(body) < 6 || int(binary.BigEndian.Uint32(body[2:])) > len(body)-6 {
+		if len(body) < 6 || uint64(binary.BigEndian.Uint32(body[2:])) > uint64(len(body)-6) { // also NULL, whose length is -1
 			return Errorf(Malformed, "a row %.40q", body)
 		}
 		value = string(body[6:][:binary.BigEndian.Uint32(body[2:])])
@@ -50,9 +50,9 @@ func (c *conn) exchange(kind byte, body string, take func(byte, []byte) error) e
 		case got == 'Z':
 			return refused
 		case got == 'E' && kind == 0:
-			return postgresError(body) // the last message
+			return refusalOf(body) // the last message
 		case got == 'E':
-			refused = postgresError(body)
+			refused = refusalOf(body)
 		default:
 			err = take(got, body)
 		}
@@ -77,8 +77,8 @@ func (c *conn) message() (kind byte, body []byte, err error) {
 	return head[0], body, err
 }
 
-// postgresError returns an error of the server: fields that a byte names, up to a zero each.
-func postgresError(body []byte) error {
+// refusalOf returns an error of the server: fields that a byte names, up to a zero each.
+func refusalOf(body []byte) error {
 	message := ""
 	for field := range bytes.SplitSeq(body, []byte{0}) {
 		switch {
