@@ -94,9 +94,12 @@ func (s *redisSystem) Connect(addresses []string, _ map[string]string) error {
 	return nil
 }
 
-// Ready waits for a replica to have what its primary has.
+// Ready is refused until a server has loaded its disk, and a replica has reached its primary.
 func (s *redisSystem) Ready(node int, deadline time.Time) error {
 	return s.conns.call(node, deadline, func(c *conn) error {
+		if _, err := c.command([]byte("PING\r\n")); err != nil {
+			return err // INFO is answered sooner
+		}
 		v, err := c.command([]byte("INFO replication\r\n"))
 		if err == nil && !bytes.Contains(v.Text, []byte("role:master")) && !bytes.Contains(v.Text, []byte("master_link_status:up")) {
 			return Errorf(Unavailable, "the replica has not reached its primary")
