@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/bench"
 	"github.com/isotone/isotone/internal/check/verify"
 	"github.com/isotone/isotone/internal/check/verify/report"
 )
@@ -125,7 +126,7 @@ func TestHTML_OfALongRunStaysSmall(t *testing.T) {
 		if len(page) > pageMax {
 			t.Errorf("%v: %d bytes, want at most %d", length, len(page), pageMax)
 		}
-		for _, want := range []string{"97 more", "The run in 12 parts", fmt.Sprintf("The 500 of %s with the longest silences", strings.ReplaceAll(countOf(len(r.Faults)), ",", " "))} {
+		for _, want := range []string{"97 more", "The run in 12 parts", fmt.Sprintf("The 500 of %s faults with the longest silences", bench.Group(len(r.Faults)))} {
 			if !strings.Contains(page, want) {
 				t.Errorf("%v: the page lacks %q", length, want)
 			}
@@ -134,14 +135,6 @@ func TestHTML_OfALongRunStaysSmall(t *testing.T) {
 			t.Errorf("%v: %d faults are marked as the worst", length, n)
 		}
 	}
-}
-
-// countOf returns a number of faults as the page writes it.
-func countOf(n int) string {
-	if n < 10_000 {
-		return fmt.Sprintf("%d faults", n)
-	}
-	return fmt.Sprintf("%d %03d faults", n/1000, n%1000)
 }
 
 func TestSummary_SaysWhatHeld(t *testing.T) {
@@ -172,12 +165,23 @@ func TestSummary_SaysWhatHeld(t *testing.T) {
 			promise(verify.PerClient)(r)
 			r.Verdicts[2].Violations = 2
 		}, "Order for each client held: 119 700 answers of 3 nodes, 2 faults, none out of order.\n"},
-		"command": {func(r *verify.Result) { r.Command = []string{"isotone", "it's", ""} }, `isotone 'it'\''s' ''`},
+		"numbers of the same length": {numbers("340282366920938463374607431768211240", "340282366920938463374607431768211250"), "…4607431768211240 after …4607431768211250."},
+		"of different lengths":       {numbers("99999999999999999998", "100000000000000000001"), "99999999999999999998 after 100000000000000000001."},
+		"short numbers":              {numbers("7", "12"), "7 after 12."},
+		"command":                    {func(r *verify.Result) { r.Command = []string{"isotone", "it's", ""} }, `isotone 'it'\''s' ''`},
 	} {
 		r := good()
 		if c.change(r); !strings.Contains(report.Summary(r), c.want) {
 			t.Errorf("%s: %q is missing in\n%s", name, c.want, report.Summary(r))
 		}
+	}
+}
+
+// numbers returns a change of a result after which a number came that is smaller than an earlier one.
+func numbers(later, earlier string) func(*verify.Result) {
+	return func(r *verify.Result) {
+		r.Anomalies = broken().Anomalies[:1]
+		r.Anomalies[0].Later.First, r.Anomalies[0].Earlier.First = later, earlier
 	}
 }
 

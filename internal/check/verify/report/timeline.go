@@ -116,13 +116,13 @@ func (t *timeline) fits(text string, letter float64) bool {
 // digitsMax is how many digits of a number a timeline has.
 const digitsMax = 16
 
-// elided returns the digits of a long number around the first in which it differs from another.
+// elided returns the digits of a long number around the first in which it differs from another of the same length.
 func elided(number, other string) string {
-	if len(number) <= digitsMax {
+	if len(number) <= digitsMax || len(number) != len(other) {
 		return number
 	}
 	same := 0
-	for same < min(len(number), len(other)) && number[same] == other[same] {
+	for same < len(number) && number[same] == other[same] {
 		same++
 	}
 	from := min(max(same-digitsMax/2, 0), len(number)-digitsMax)
