@@ -15,7 +15,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -37,10 +36,20 @@ type subject struct {
 	wrong bool
 }
 
-// mutants are bugs that show within minutes, with what else the run takes.
-var mutants = map[string][]string{
-	"confirm-by-too-few": nil, "index-restarts": nil, "keep-allocator": nil, "no-round": nil, "range-overlaps": nil, "reuse-round-number": nil,
-	"range-overlaps-64": {"--option=numbers=timestamps64"}, "same-time-64": {"--option=numbers=timestamps64"},
+// mutants are bugs that show within minutes, with settings of the nodes and what else the run takes.
+var mutants = []struct {
+	name, settings string
+	args           []string
+}{
+	{name: "confirm-by-too-few"},
+	{name: "index-restarts"},
+	{name: "keep-allocator"},
+	{name: "keep-epoch-reset-index", settings: ",EPOCH_INTERVAL_MS=5000"},
+	{name: "no-round"},
+	{name: "range-overlaps"},
+	{name: "range-overlaps-64", args: []string{"--option=numbers=timestamps64"}},
+	{name: "reuse-round-number"},
+	{name: "same-time-64", args: []string{"--option=numbers=timestamps64"}},
 }
 
 func subjects(mutated string) (list []subject) {
@@ -54,9 +63,9 @@ func subjects(mutated string) (list []subject) {
 		{name: "postgres", args: []string{"--system=postgres", "--faults=kill", "--clients=64"}, wrong: true},
 		{name: "postgres/standby", args: []string{"--system=postgres", "--nodes=2", "--option=failover=2", "--faults=kill,pause"}, wrong: true},
 	}
-	for _, name := range slices.Sorted(maps.Keys(mutants)) {
-		args := append([]string{"--count=8", "--option=binary=" + mutated, "--option=env=ISOTONE_MUTANT=" + name}, mutants[name]...)
-		list = append(list, subject{name: "mutant/" + name, args: args, wrong: true})
+	for _, m := range mutants {
+		args := []string{"--count=8", "--option=binary=" + mutated, "--option=env=ISOTONE_MUTANT=" + m.name + m.settings}
+		list = append(list, subject{name: "mutant/" + m.name, args: append(args, m.args...), wrong: true})
 	}
 	return list
 }
