@@ -252,18 +252,18 @@ class Readings:
         if source.link and not source.link.error:
             with suppress(Exception):
                 return await self._exchange(source.link)
-        router, error = self._client._router, None
+        router = self._client._router
         try:
             source.link, pong = await router.open(source.addr, Use.QUESTIONS, "PING")
             if pong != b"PONG":
                 source.drop()
                 raise MalformedError("not an answer to PING")
-            return await self._exchange(source.link)
-        except Exception as failed:
-            error = failed
-            raise
-        finally:
+            got = await self._exchange(source.link)
+        except Exception as error:
             router._reported(source.addr, error)
+            raise
+        router._reported(source.addr, None)
+        return got
 
     async def _exchange(self, link: Link) -> tuple[Inquiry, Reading | Refusal]:
         """Asks for a reading. After anything that is not a refusal of this question, the connection is closed."""

@@ -155,7 +155,7 @@ class Clock:
         known = self._known()
         if known.why and not isinstance(known.why, ClockError):
             raise _again(known.why)
-        if not known.estimate.bounds(steady()).good:
+        if not known.why and not known.estimate.bounds(steady()).good:
             self._readings.hurry()
 
     def _late(self) -> Error:
