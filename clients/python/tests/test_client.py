@@ -11,6 +11,7 @@ from fake import CLUSTER, Node, bulk, run
 
 from isotone import Client, Credentials, GeneratorOptions, Hooks, Options, Range, Timestamp, errors
 from isotone._args import DEFAULT
+from isotone._link import within
 from isotone._pool import ALONE_MAX
 from isotone._search import Use
 
@@ -168,6 +169,32 @@ async def test_a_start_that_is_canceled_leaves_nothing_behind() -> None:
         await starting
     assert client.closed
     assert not client._router._tasks
+
+
+@run
+async def test_work_that_ends_when_it_is_canceled_is_canceled() -> None:
+    # asyncio.wait_for returns the result, up to Python 3.11: then what closes a client waits for what goes on for ever.
+    answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def work() -> int:
+        return await answer
+
+    for number in range(5):
+        task = asyncio.create_task(within(30, work()))
+        for _ in range(3):
+            await asyncio.sleep(0)  # it waits
+        answer.set_result(number)
+        for _ in range(number):  # steps of the loop, by which the end of the work gets to whoever waits
+            await asyncio.sleep(0)
+        if task.done():
+            break
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        answer = asyncio.get_running_loop().create_future()
+    assert number > 1
+    with pytest.raises(asyncio.TimeoutError):
+        await within(0.001, asyncio.sleep(30))
 
 
 @run

@@ -9,6 +9,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/interval"
+	"github.com/isotone/isotone/internal/host/steady"
 )
 
 // reader is a cluster clock of the client under test.
@@ -67,6 +68,26 @@ func (k *reader) until(what string, done func(Reply) bool) {
 // fails reads the interval until it fails with a code.
 func (k *reader) fails(code string) {
 	k.until("the error "+code, func(r Reply) bool { return r.OK == nil && r.Error == code })
+}
+
+// limitPasses waits until no reading that was told can be valid: not even one that has not arrived yet.
+func (s *stage) limitPasses() {
+	for {
+		s.mu.Lock()
+		rest := int64(s.clock().limit - s.clock().shows(steady.Exact()))
+		s.mu.Unlock()
+		if rest < 0 {
+			return
+		}
+		s.quiet(time.Duration(rest) + time.Millisecond)
+	}
+}
+
+// leaderless has no node tell anything, and waits until no reading is valid.
+func (k *reader) leaderless() {
+	k.c.s.lead(-1)
+	k.c.s.limitPasses()
+	k.do("interval").fails("C66", "no_leader")
 }
 
 // works reads the interval until it does not fail.
@@ -216,16 +237,14 @@ var clockCalls = []Scenario{
 		k := s.reading("C71", 1, limits(200*time.Millisecond))
 		never := s.later(time.Hour)
 		k.do("wait", of(never), within(short)).fails("C48", "deadline_exceeded")
-		s.lead(-1)
-		k.fails("no_leader")
+		k.leaderless()
 		k.do("stamp", count(1), within(short)).fails("C48", "deadline_exceeded")
 		k.do("wait", of(never), within(short)).fails("C48", "deadline_exceeded")
 		k.c.clock(within(short)).made.fails("C72", "deadline_exceeded")
 	}},
 	{Name: "calls-of-a-clock-are-canceled", Rules: rules("C49"), play: func(s *stage) {
 		k := s.reading("C49", 1, limits(200*time.Millisecond))
-		s.lead(-1)
-		k.fails("no_leader")
+		k.leaderless()
 		for _, c := range []*call{k.do("stamp", count(1)), k.do("wait", of(s.later(time.Hour))), k.c.clock().made} {
 			c.cancel()
 			c.fails("C49", "canceled")

@@ -73,8 +73,7 @@ var clockReadings = []Scenario{
 		k := s.reading("C66", 2, limits(300*time.Millisecond))
 		ts := k.stamp("C70", 1)
 		k.wait("C71", ts)
-		s.lead(-1)
-		k.fails("no_leader")
+		k.leaderless()
 		s.check(k.do("past", of(ts)).want("C66").Past, "C66", "%v was past, and is not any more", ts)
 		k.wait("C66", ts)
 		calls := []*call{k.do("stamp", count(1)), k.do("wait", of(s.later(time.Millisecond)))}

@@ -128,6 +128,7 @@ func clockRefused(code, line string) Scenario {
 		for _, n := range s.nodes {
 			n.say("INTERVAL", -1, faultLine(line))
 		}
+		s.limitPasses()
 		k.fails(code)
 		k.do("stamp", count(1)).fails("C72", code)
 		s.answering()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 from ._resp import Read, encode, read_reply
 from ._search import Use
 from .errors import MalformedError, Refusal
+
+T = TypeVar("T")
 
 #: Seconds that closing connections may take.
 CLOSE_MAX = 1.0
@@ -129,6 +131,23 @@ async def closed(links: Iterable[Link]) -> None:
     """Waits until connections that have ended are closed: a second at most, as an interrupt may have hit the notice."""
     if gone := [link.gone for link in links]:
         await asyncio.wait(gone, timeout=CLOSE_MAX)
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+    """Does what asyncio.wait_for does. That forgets, up to Python 3.11, that it was canceled when the work has just
+    ended, so what is to end would go on."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task], timeout=seconds)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # nobody else looks at it if this was canceled
+    if task.cancelled():
+        raise asyncio.TimeoutError
+    return task.result()
 
 
 def refused(value: Any) -> Any:

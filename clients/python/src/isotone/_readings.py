@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import _pace
 from ._interval import Estimate, Instant, Rate, Reading
-from ._link import Link, Question, closed
+from ._link import Link, Question, closed, within
 from ._pace import EAGER, EAGER_PAUSE_MAX, PAUSE_MAX, REFUSED_PAUSE_MAX, pause, quota_pause
 from ._resp import Read, encode, read_reply
 from ._router import Refuses, readable
@@ -233,13 +233,11 @@ class Readings:
     async def _question(self, source: Source) -> None:
         outcome: tuple[Inquiry, Reading | Refusal] | Exception
         try:
-            outcome = await asyncio.wait_for(self._sound(source), self._client.options.dial_timeout)
+            outcome = await within(self._client.options.dial_timeout, self._sound(source))
         except Exception as error:
             outcome = readable(error)
         source.task = None
-        if self._sources.get(source.addr) is not source:
-            source.drop()
-        elif isinstance(outcome, Exception):
+        if isinstance(outcome, Exception):
             self._failed(source, outcome)
         elif isinstance(outcome[1], Refusal):
             self._failed(source, outcome[1].error(), outcome[1].retry_after)

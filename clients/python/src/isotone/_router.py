@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._address import split_addr
-from ._link import Link, closed, refused
+from ._link import Link, closed, refused, within
 from ._pace import PAUSE_MAX, SPARE_PAUSE_MAX
 from ._pool import Pool
 from ._resp import View, cluster_of, view_of
@@ -182,7 +182,7 @@ class Router:
         """Opens a connection, authenticates and checks the cluster. Returns the answer to a harmless command."""
         link = Link(addr, use, self._ended)
         try:
-            return link, await asyncio.wait_for(self._greet(link, command), self.client.options.dial_timeout)
+            return link, await within(self.client.options.dial_timeout, self._greet(link, command))
         except BaseException as error:
             link.end(ConnectionError("it was not used"))
             if isinstance(error, asyncio.CancelledError):
@@ -334,7 +334,7 @@ class Router:
         view, error, began = None, None, self.client._time()
         try:
             if link and not link.error:
-                reply = await asyncio.wait_for(link.ask(["CLUSTER", "SLOTS"])[0], self.client.options.dial_timeout)
+                reply = await within(self.client.options.dial_timeout, link.ask(["CLUSTER", "SLOTS"])[0])
                 view = view_of(refused(reply), addr)
             else:
                 link = None

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ._link import refused
+from ._link import refused, within
 from ._pace import PAUSE_MAX, REFUSED_PAUSE_MAX, pause, quota_pause
 from ._resp import Grant, grant_of
 from ._router import Refuses, readable
@@ -159,7 +159,7 @@ class Generator:
         due, gave_up = time.monotonic() + third, -math.inf
         while True:
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._behind.wait(), max(due - time.monotonic(), 0))
+                await within(max(due - time.monotonic(), 0), self._behind.wait())
             now = time.monotonic()
             if self._behind.is_set():
                 self._behind.clear()
@@ -232,7 +232,7 @@ class Generator:
                 addr = search.leader if turn else known[failures % len(known)]
             left = max(deadline - time.monotonic(), 0.001)
             try:
-                reply = await asyncio.wait_for(self._attempt(addr, command), min(left, client.options.dial_timeout))
+                reply = await within(min(left, client.options.dial_timeout), self._attempt(addr, command))
                 if not isinstance(reply, Refusal):
                     return read(reply)
                 error: Exception = reply.error()
