@@ -45,6 +45,7 @@ var mutants = []struct {
 	{name: "index-restarts"},
 	{name: "keep-allocator"},
 	{name: "keep-epoch-reset-index", settings: ",EPOCH_INTERVAL_MS=5000"},
+	{name: "lease-unconfirmed", args: []string{"--option=mode=lease", "--faults=partition,cut-in,cut-out", "--clients=48"}},
 	{name: "no-round"},
 	{name: "range-overlaps"},
 	{name: "range-overlaps-64", args: []string{"--option=numbers=timestamps64"}},
