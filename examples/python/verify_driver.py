@@ -13,6 +13,7 @@ def serve(host, port):  # the system: its only node
             body = b"%d" % next(numbers)
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 
+    http.server.ThreadingHTTPServer.request_queue_size = 256  # connections that all clients begin at once
     http.server.ThreadingHTTPServer((host, int(port)), Handler).serve_forever()
 
 
