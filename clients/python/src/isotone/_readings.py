@@ -237,9 +237,7 @@ class Readings:
         except Exception as error:
             outcome = readable(error)
         source.task = None
-        if self._sources.get(source.addr) is not source:
-            source.drop()
-        elif isinstance(outcome, Exception):
+        if isinstance(outcome, Exception):
             self._failed(source, outcome)
         elif isinstance(outcome[1], Refusal):
             self._failed(source, outcome[1].error(), outcome[1].retry_after)
