@@ -28,8 +28,9 @@ const (
 //
 // Calls become known in any order of their times. They are settled in the order in which they ended, which takes that
 // all calls that ended before are known: see settle. The floor of a call is the highest number of all calls that ended
-// before it began; these are settled, as it ended after it began. It has to be below the numbers of the call. That and
-// uniqueness is what [lincheck.Online] checks, and proves.
+// before it began; these are settled, as it ended after it began. It has to be below the numbers of the call. The
+// checker compares them itself; [lincheck.Online] checks uniqueness. It is told no floor, so that it counts as unverified
+// also what is out of order: a system that promises no order may repeat a number that is forgotten.
 type checker struct {
 	online  *lincheck.Online
 	pending []op // not settled, by the time of their ends and then by client; the first is at head
@@ -122,19 +123,24 @@ func (c *checker) judge(o op) {
 	}
 	c.settled++
 	var v *lincheck.Violation
-	if err := c.online.End(floor, o.numbers); errors.As(err, &v) && v.Kind == lincheck.Malformed {
+	for _, part := range parts(o.numbers) {
+		if err := c.online.End(isotone.Timestamp{}, part); v == nil {
+			errors.As(err, &v)
+		}
+	}
+	if v != nil && v.Kind == lincheck.Malformed {
 		c.malformed++
 		return
 	}
-	last := o.numbers.Last()
 	switch own := c.last[o.client]; {
-	case v != nil && v.Kind == lincheck.Duplicate:
+	case v != nil:
 		c.violated(Unique, o, v.Earlier.Range.First)
 	case o.numbers.First.Compare(own) <= 0:
 		c.violated(PerClient, o, own)
-	case v != nil:
+	case o.numbers.First.Compare(floor) <= 0:
 		c.violated(RealTime, o, floor)
 	}
+	last := o.last()
 	if c.last[o.client].Before(last) {
 		c.last[o.client] = last
 	}
@@ -149,6 +155,23 @@ func (c *checker) judge(o op) {
 	}
 }
 
+// parts returns the numbers of a call as ranges, in each of which all have the same upper half.
+func parts(all isotone.Range) []isotone.Range {
+	lower := -all.First.Index // how many have the upper half of the first; 0 stands for 2⁶⁴
+	if lower == 0 || all.Count <= lower {
+		return []isotone.Range{all}
+	}
+	return []isotone.Range{
+		{First: all.First, Count: lower}, {First: isotone.Timestamp{Time: all.First.Time + 1}, Count: all.Count - lower},
+	}
+}
+
+// last returns the last number of a call.
+func (o op) last() isotone.Timestamp {
+	all := parts(o.numbers)
+	return all[len(all)-1].Last()
+}
+
 // violated records that a call breaks an order, as an earlier one has got a number.
 func (c *checker) violated(order Order, o op, number isotone.Timestamp) {
 	c.verdicts[order]++
@@ -157,7 +180,7 @@ func (c *checker) violated(order Order, o op, number isotone.Timestamp) {
 	}
 	a := Anomaly{Order: order, Earlier: Call{First: decimal(number), Count: 1}, Later: c.call(o)}
 	for _, e := range c.recent {
-		if !number.Before(e.numbers.First) && !e.numbers.Last().Before(number) && (order == Unique || e.ended < o.began) {
+		if !number.Before(e.numbers.First) && !e.last().Before(number) && (order == Unique || e.ended < o.began) {
 			a.Earlier = c.call(e)
 		}
 	}

@@ -201,3 +201,37 @@ func TestChecker_NamesBothParties(t *testing.T) {
 		t.Errorf("got %+v", a)
 	}
 }
+
+// TestChecker_WhatIsForgottenIsNotVerified: a number out of order may have been handed out long before.
+func TestChecker_WhatIsForgottenIsNotVerified(t *testing.T) {
+	c := newChecker(1, 2, 0)
+	for i, n := range []uint64{100, 200, 300, 400, 100} {
+		now := int64(10 * i)
+		c.add(op{began: now, ended: now + 5, numbers: numbers(n, 1)})
+	}
+	c.settle(1<<62, func(op) {})
+	if v := c.report(Unique); v[0].Violations+v[0].Unverified != 1 || v[1].Violations+v[0].Violations != 1 {
+		t.Errorf("%+v: 100 was handed out twice, and out of order", v)
+	}
+}
+
+// TestChecker_NumbersMayCrossTheirUpperHalf: 2⁶⁴-2 to 2⁶⁴+1 are four consecutive numbers.
+func TestChecker_NumbersMayCrossTheirUpperHalf(t *testing.T) {
+	const first = "18446744073709551614"
+	c := newChecker(1, 0, 0)
+	for i, text := range []string{first, "18446744073709551617", "18446744073709551618"} {
+		n, err := number(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := int64(10 * i)
+		c.add(op{began: now, ended: now + 5, numbers: isotone.Range{First: n, Count: []uint64{4, 1, 1}[i]}})
+	}
+	c.settle(1<<62, func(op) {})
+	if c.malformed != 0 || c.verdicts[Unique] != 1 || len(c.verdicts) != 1 {
+		t.Fatalf("%d malformed, %v: want the second call only, which got the last number of the first", c.malformed, c.verdicts)
+	}
+	if a := c.anomalies[0]; !a.Earlier.Known || a.Earlier.First != first {
+		t.Errorf("the earlier call is %+v, want the first", a.Earlier)
+	}
+}
