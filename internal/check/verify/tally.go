@@ -63,10 +63,12 @@ func (t *tally) begin(client int) bool {
 func (t *tally) done(client, node int, a driver.Answer, err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	complete := err == nil && a.Failed == nil
 	for _, call := range a.Calls {
 		numbers, malformed := number(call.First)
 		if malformed != nil {
-			err = malformed
+			t.failed(malformed)
+			complete = false
 			continue
 		}
 		o := op{client: client, node: node, began: call.Began, ended: call.Ended}
@@ -78,11 +80,10 @@ func (t *tally) done(client, node int, a driver.Answer, err error) bool {
 	if a.Failed != nil {
 		err = &driver.Error{Kind: a.Failed.Error, Message: a.Failed.Message}
 	}
-	if err == nil {
-		return true
+	if err != nil {
+		t.failed(err)
 	}
-	t.failed(err)
-	return false
+	return complete
 }
 
 // giveUp notes that nothing will come of a client's request.
