@@ -24,8 +24,8 @@ type postgresSystem struct {
 var postgresOptions = map[string]string{
 	"synchronous_commit": "on (the default) or off: whether the primary's disk has the state of the sequence before an answer",
 	"failover": "for how many seconds the first node does not answer before the second is promoted. Once that is so, the first is not " +
-		"started again. It may have lost what the primary did not send in time, and a primary that was only paused goes on; without it, " +
-		"nobody promotes it",
+		"started again. The second may lack what the first did not send in time, and a first that was only cut off goes on; without this " +
+		"option, nobody promotes it",
 }
 
 func (*postgresSystem) Hello(map[string]string) (Hello, error) {
@@ -114,18 +114,21 @@ func (s *postgresSystem) Ask(node int, _ uint64, deadline time.Time) (n isotone.
 		return ParseNumber(text)
 	}
 	if errors.Is(err, errReadOnly) {
-		s.promote(node, deadline)
+		s.promote(node)
 	}
 	return n, err
 }
 
+// probeTimeout is how long a primary has to show that it is there, and a standby to begin to take over.
+const probeTimeout = 500 * time.Millisecond
+
 // promote makes a standby the primary, unless the first node answers or was asked not long ago.
-func (s *postgresSystem) promote(node int, deadline time.Time) {
+func (s *postgresSystem) promote(node int) {
 	if s.failover == 0 || time.Duration(Now()-s.primary.Load()) < s.failover {
 		return
 	}
-	if _, err := s.query(0, deadline, "SELECT 1"); err != nil {
-		_, _ = s.query(node, deadline, "SELECT pg_promote(false)") // the next call tells
+	if _, err := s.query(0, time.Now().Add(probeTimeout), "SELECT 1"); err != nil {
+		_, _ = s.query(node, time.Now().Add(probeTimeout), "SELECT pg_promote(false)") // the next call tells
 	}
 }
 
