@@ -16,7 +16,7 @@ func TestVerify_SaysWhatIsWrongWithTheCommandLine(t *testing.T) {
 	}{
 		{[]string{"--system", "exec"}, "want a driver after --"},
 		{[]string{"--", "./driver"}, "--system exec"},
-		{[]string{"--system", "sundial"}, "want http, isotone, redis or exec"},
+		{[]string{"--system", "sundial"}, "want http, isotone, postgres, redis or exec"},
 		{[]string{"--faults", "melt"}, "--faults melt: want none, or some of kill, term"},
 		{[]string{"--faults", "kill", "--endpoint", "127.0.0.1:1"}, "no faults"},
 		{[]string{"--nodes", "2", "--endpoint", "127.0.0.1:1"}, "--nodes and --endpoint"},
