@@ -99,6 +99,7 @@ func (t *tally) finish() {
 	defer t.mu.Unlock()
 	clear(t.asking)
 	t.settle()
+	t.silence(t.last, driver.Now())
 }
 
 // settle judges all calls that ended before what is under way was begun.
@@ -117,17 +118,29 @@ func (t *tally) answered(o op) {
 	t.numbers += o.numbers.Count
 	t.latest = o.node
 	t.series.answered(o.ended-t.epoch, o.ended-o.began)
-	silence := o.ended - t.last
-	t.longest = max(t.longest, silence)
-	if f := t.faultAt(o.ended); f != nil {
-		if t.last < f.until() {
-			f.SilentMS = max(f.SilentMS, float64(silence)/1e6)
-		}
-		if f.end == 0 || o.ended <= f.end {
-			f.Answers++
-		}
+	t.silence(t.last, o.ended)
+	if f := t.faultAt(o.ended); f != nil && (f.end == 0 || o.ended <= f.end) {
+		f.Answers++
 	}
 	t.last = o.ended
+}
+
+// silence notes a time without an answer. It is a consequence of the faults that began in it, each until the next one, and of
+// the one before, if that had hardly ended.
+func (t *tally) silence(from, to int64) {
+	t.longest = max(t.longest, to-from)
+	for _, f := range slices.Backward(t.faults) {
+		if f.at > to {
+			continue
+		}
+		if from < f.until() {
+			f.SilentMS = max(f.SilentMS, float64(to-max(from, f.at))/1e6)
+		}
+		if f.at <= from {
+			return
+		}
+		to = f.at
+	}
 }
 
 // faultAt returns the latest fault that had begun at a time, or nil.

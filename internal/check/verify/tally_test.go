@@ -24,3 +24,28 @@ func TestTally_CountsEachAnswerThatIsNoNumber(t *testing.T) {
 		t.Errorf("%d malformed and %d failed, broken %v; want 2, 3 and true", r.Malformed, r.Failed, r.Broken())
 	}
 }
+
+// TestTally_SilenceFollowsAFault: of two faults in one silence, each has a part. A silence that never ends counts, too.
+func TestTally_SilenceFollowsAFault(t *testing.T) {
+	const second = int64(1e9)
+	tally := newTally(1, 0)
+	start := tally.epoch
+	answered := func(at int64) { tally.answered(op{ended: start + at, began: start + at}) }
+	answered(9 * second)
+	tally.faults = []*fault{
+		{at: start + 10*second, end: start + 12*second}, {at: start + 30*second, end: start + 31*second},
+		{at: start + 50*second, end: start + 51*second},
+	}
+	answered(34 * second)
+	answered(49 * second)
+	tally.last -= 100 * second // so that all of this was before now
+	for _, f := range tally.faults {
+		f.at, f.end = f.at-100*second, f.end-100*second
+	}
+	tally.finish()
+	for i, least := range []float64{20_000, 4_000, 50_000} {
+		if got := tally.faults[i].SilentMS; got < least || i < 2 && got > least {
+			t.Errorf("fault %d: %g ms without an answer, want %g", i, got, least)
+		}
+	}
+}
