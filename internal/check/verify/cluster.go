@@ -39,7 +39,8 @@ type node struct {
 	log     string // path
 	command driver.NodeCommand
 	prefix  func(command []string) []string // has the command run where the node belongs
-	process *child.Process
+	process *child.Process                  // nil before the first start, and after kill
+	started time.Time
 	mayEnd  bool // nobody is surprised if the process ends
 }
 
@@ -166,24 +167,33 @@ func (n *nodes) close() error {
 }
 
 func (n *node) start() error {
+	if err := n.kill(); err != nil { // what the earlier process has left may keep its address
+		return err
+	}
 	p, err := child.Run(n.name, n.log, environ(n.command.Command), n.prefix(inDir(n.command.Command)))
 	if err == nil {
-		n.process, n.mayEnd = p, false
+		n.process, n.started, n.mayEnd = p, time.Now(), false
 	}
 	return err
 }
 
 func (n *node) running() bool { return n.process != nil && !n.process.Exited() }
 
-// kill ends the process at once, if it runs.
+// kill ends the process at once, if it runs, and what it has left behind.
 func (n *node) kill() error {
-	if !n.running() {
+	if n.process == nil {
 		return nil
 	}
-	n.mayEnd = true
-	err := n.signalAll(os.Kill)
-	_, waitErr := n.process.WaitExit(endTimeout)
-	return errors.Join(err, waitErr)
+	var errs []error
+	if n.running() {
+		n.mayEnd = true
+		errs = append(errs, n.signalAll(os.Kill))
+		_, err := n.process.WaitExit(endTimeout)
+		errs = append(errs, err)
+	}
+	errs = append(errs, killGroup(n.process))
+	n.process = nil // its ID may become another's
+	return errors.Join(errs...)
 }
 
 // term has the process end, and kills it if it has not after termTimeout.

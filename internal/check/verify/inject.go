@@ -128,17 +128,18 @@ func (n *nodes) disturbDisk(victim *node, kind string) (end func() error, err er
 			_, late = strace.WaitExit(endTimeout)
 			err = errors.Join(err, late)
 		}
-		if kind == FailDisk { // what it wrote meanwhile may be lost
+		err = errors.Join(err, killGroup(strace)) // before it attaches, strace tries out what it can on a process of its own
+		if kind == FailDisk {                     // what it wrote meanwhile may be lost
 			err = errors.Join(err, victim.kill())
 		}
 		return errors.Join(err, victim.restart())
 	}, nil
 }
 
-// ended returns the indexes of nodes that have ended although nobody has ended them.
+// ended returns the indexes of nodes that have ended although nobody has ended them, and may be started again.
 func (n *nodes) ended() (list []int) {
 	for i, node := range n.list {
-		if !node.mayEnd && !node.running() {
+		if !node.mayEnd && !node.running() && time.Since(node.started) >= restartMin {
 			list = append(list, i)
 		}
 	}

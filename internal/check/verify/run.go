@@ -25,6 +25,10 @@ const (
 	recoverPoll = 5 * time.Millisecond
 	// lastCalm is how long clients go on after the last fault, at most a quarter of the run.
 	lastCalm = 3 * time.Second
+	// endedPoll is the time between two looks for nodes that have ended by themselves, restartMin how long one has to have run, or
+	// not, before it is started again.
+	endedPoll  = 100 * time.Millisecond
+	restartMin = time.Second
 	// showInterval is the time between two calls of Options.Show.
 	showInterval = 200 * time.Millisecond
 )
@@ -67,13 +71,29 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 // directory returns the directory for a run, and what removes it if it is a temporary one.
 func directory(wanted string) (dir string, remove func() error, err error) {
 	if wanted != "" {
-		return wanted, func() error { return nil }, os.MkdirAll(wanted, 0o755)
+		dir, err = ownDirectory(wanted)
+		return dir, func() error { return nil }, err
 	}
 	dir, err = os.MkdirTemp("", "isotone-verify-")
 	if err == nil {
 		err = os.Chmod(dir, 0o755) // some systems run as another user
 	}
 	return dir, func() error { return os.RemoveAll(dir) }, err
+}
+
+// ownDirectory makes a directory, unless it is there and empty, and returns its absolute path: nodes start elsewhere.
+func ownDirectory(wanted string) (dir string, err error) {
+	if dir, err = filepath.Abs(wanted); err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	files, err2 := os.ReadDir(dir)
+	switch err = errors.Join(err, err2); {
+	case err != nil:
+		return dir, isotone.Errorf(isotone.CodeInvalidArgument, "--dir: %v", err)
+	case len(files) > 0:
+		return dir, isotone.Errorf(isotone.CodeInvalidArgument, "--dir %s: it has files, maybe those of an earlier run: want a new or an empty directory", wanted)
+	}
+	return dir, nil
 }
 
 func (r *run) close() error {
@@ -213,26 +233,40 @@ func (r *run) breakAll(ctx context.Context) error {
 	for len(r.kinds) > 0 && ctx.Err() == nil {
 		s := planner.next()
 		s.calm, s.lasts = s.calm/r.hurry, s.lasts/r.hurry
-		sleep(ctx, s.calm)
-		r.recover(ctx, last)
+		if err := errors.Join(r.rest(ctx, time.Now().Add(s.calm)), r.recover(ctx, last)); err != nil {
+			return err
+		}
 		if s.lasts = min(s.lasts, time.Until(last)); s.lasts <= 0 {
 			break
 		}
-		if err := errors.Join(r.startEnded(), r.strike(ctx, s)); err != nil {
+		if err := r.strike(ctx, s); err != nil {
 			return err
 		}
 	}
-	sleep(ctx, time.Until(end))
+	return r.rest(ctx, end)
+}
+
+// rest waits until a time, and starts nodes again that end meanwhile.
+func (r *run) rest(ctx context.Context, end time.Time) error {
+	for ctx.Err() == nil && time.Now().Before(end) {
+		if err := r.startEnded(); err != nil {
+			return err
+		}
+		sleep(ctx, min(endedPoll, time.Until(end)))
+	}
 	return nil
 }
 
 // recover waits until there was an answer after the latest fault: what no longer answers cannot answer wrongly. It gives up
 // after recoverMax, or at the end.
-func (r *run) recover(ctx context.Context, end time.Time) {
+func (r *run) recover(ctx context.Context, end time.Time) error {
 	end = earlier(end, time.Now().Add(recoverMax))
 	for ctx.Err() == nil && time.Now().Before(end) && !r.load.tally.recovered() {
-		sleep(ctx, recoverPoll)
+		if err := r.rest(ctx, time.Now().Add(recoverPoll)); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -265,6 +299,9 @@ func (r *run) strike(ctx context.Context, s strike) error {
 
 // startEnded starts nodes again that have ended by themselves, and has the result say so.
 func (r *run) startEnded() error {
+	if r.nodes == nil {
+		return nil
+	}
 	for _, i := range r.nodes.ended() {
 		r.load.tally.struck(EndedByItself, i)()
 		if err := r.nodes.list[i].start(); err != nil {

@@ -132,6 +132,30 @@ func TestRun_FindsWhatIsWrong(t *testing.T) {
 	})
 }
 
+// TestRun_StartsNodesAgain that end by themselves, and says so, also without faults.
+func TestRun_StartsNodesAgain(t *testing.T) {
+	t.Parallel()
+	for _, faults := range []string{"none", verify.Pause} {
+		r := run(t, options(t, mortal, faults), func(r *verify.Result) bool { return r.Answers > 8000 })
+		if kinds := befell(r); r.Broken() || !slices.Contains(kinds, verify.EndedByItself) {
+			t.Errorf("%s: %v", faults, kinds)
+		}
+	}
+}
+
+// TestRun_RefusesADirectoryWithFiles: those of an earlier run would mix with its own.
+func TestRun_RefusesADirectoryWithFiles(t *testing.T) {
+	t.Parallel()
+	o := options(t, right, "none")
+	o.Dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(o.Dir, "node1.log"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := verify.Run(t.Context(), o); !errors.Is(err, isotone.ErrInvalidArgument) || !strings.Contains(err.Error(), "want a new or an empty directory") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestRun_EndsByItself: after Duration, without an interrupt.
 func TestRun_EndsByItself(t *testing.T) {
 	t.Parallel()

@@ -31,6 +31,7 @@ const (
 	ahead    = "ahead"    // each node takes a hundred numbers from the file at a time
 	garbled  = "garbled"  // now and then an answer is no number
 	still    = "still"    // ends at once
+	mortal   = "mortal"   // right, and each node ends after a thousand answers
 )
 
 func TestMain(m *testing.M) {
@@ -111,6 +112,9 @@ func (c *counter) take(count uint64) (string, error) {
 	c.answers++
 	if c.kind == garbled && c.answers%100 == 0 {
 		return "soon", nil
+	}
+	if c.kind == mortal && c.answers > 1000 {
+		os.Exit(1)
 	}
 	take := count
 	if c.kind == ahead {

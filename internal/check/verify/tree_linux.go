@@ -24,6 +24,14 @@ func (n *node) signalAll(s os.Signal) error {
 	return errors.Join(append(errs, n.process.Signal(s))...)
 }
 
+// killGroup ends what a process that has ended has left in its process group, such as a server that a script had started.
+func killGroup(p *child.Process) error {
+	if err := syscall.Kill(-p.PID(), syscall.SIGKILL); err != syscall.ESRCH { // nothing is left
+		return err
+	}
+	return nil
+}
+
 // descendants returns the processes that a process has started, and those that these have.
 func descendants(root int) (pids []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")

@@ -1,0 +1,70 @@
+package verify
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/check/verify/driver"
+)
+
+// holds returns what reports whether a process has a file open as number 9, by which it is known here.
+func holds(path string) func() bool {
+	return func() bool {
+		files, _ := filepath.Glob("/proc/[0-9]*/fd/9")
+		for _, file := range files {
+			if name, err := os.Readlink(file); err == nil && name == path {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// TestNode_LeavesNothingBehind that it has started, also if its own process ends first.
+func TestNode_LeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	held := filepath.Join(dir, "held")
+	n := &node{name: "a node", log: filepath.Join(dir, "log"), prefix: same}
+	n.command.Command = driver.Command{Command: []string{"sh", "-c", `sleep 1000 9>"$0" & while [ ! -e "$0" ]; do sleep 0.01; done; exit 1`, held}}
+	if err := n.start(); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "the end of the first process", n.process.Exited)
+	if !holds(held)() {
+		t.Fatal("it has started no other process")
+	}
+	if err := n.kill(); err != nil {
+		t.Error(err)
+	}
+	await.Until(t, "the end of the other", func() bool { return !holds(held)() })
+}
+
+// TestDisturbDisk_LeavesNothingBehind of a strace that is interrupted before it attaches.
+func TestDisturbDisk_LeavesNothingBehind(t *testing.T) {
+	dir := t.TempDir()
+	held := filepath.Join(dir, "held")
+	script := "#!/bin/sh\nsleep 1000 9>" + held + " &\nwait\n"
+	if err := os.WriteFile(filepath.Join(dir, "strace"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	nodes := &nodes{dir: dir}
+	victim := &node{name: "a node", log: filepath.Join(dir, "log"), prefix: same}
+	victim.command.Command = driver.Command{Command: []string{"sleep", "1000"}}
+	if err := victim.start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = victim.kill() }()
+	end, err := nodes.disturbDisk(victim, SlowDisk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "the process of strace", holds(held))
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	await.Until(t, "its end", func() bool { return !holds(held)() })
+}
