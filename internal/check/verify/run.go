@@ -160,8 +160,8 @@ func (r *run) startNodes(ctx context.Context, dir string) error {
 	if count == 0 {
 		count = hello.Nodes
 	}
-	if count > hello.NodesMax {
-		return isotone.Errorf(isotone.CodeInvalidArgument, "--nodes %d: %s has at most %d", count, r.System, hello.NodesMax)
+	if most := min(hello.NodesMax, NodesMax); count > most {
+		return isotone.Errorf(isotone.CodeInvalidArgument, "--nodes %d: %s has at most %d", count, r.System, most)
 	}
 	wantsNetwork := len(r.Faults) == 0 || slices.ContainsFunc(r.Faults, needsNetwork)
 	network := wantsNetwork && networkDenied() == ""

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -15,11 +16,27 @@ func (p *Process) Hello(ctx context.Context, options map[string]string) (h Hello
 	}
 	h.CountMax, h.TimesMax = max(h.CountMax, 1), max(h.TimesMax, 1)
 	h.Nodes, h.NodesMax, h.Ports = max(h.Nodes, 1), max(h.NodesMax, h.Nodes, 1), max(h.Ports, 1)
-	if h.Protocol != Protocol {
-		return h, p.fail(fmt.Errorf("speaks version %d of the protocol: want %d", h.Protocol, Protocol))
+	if err := h.check(); err != nil {
+		return h, p.fail(err)
 	}
 	p.timed.Store(h.TimesMax > 1)
 	return h, nil
+}
+
+// portsMax bounds Hello.Ports.
+const portsMax = 16
+
+// check checks what a run relies on: of a misspelt order, nothing would count as broken.
+func (h *Hello) check() error {
+	switch {
+	case h.Protocol != Protocol:
+		return fmt.Errorf("speaks version %d of the protocol: want %d", h.Protocol, Protocol)
+	case !slices.Contains([]string{"unique", "client", "real-time"}, h.Promises):
+		return fmt.Errorf("answered hello with the promise %.40q: want unique, client or real-time", h.Promises)
+	case h.Ports > portsMax:
+		return fmt.Errorf("answered hello with %d ports for each node: want at most %d", h.Ports, portsMax)
+	}
+	return nil
 }
 
 // Plan asks how the nodes are started.

@@ -83,3 +83,18 @@ func TestProcess_AskReturnsCallsWithTimes(t *testing.T) {
 		t.Errorf("the end: %v", err)
 	}
 }
+
+// TestProcess_HelloIsChecked: of a misspelt order, nothing would count as broken.
+func TestProcess_HelloIsChecked(t *testing.T) {
+	for hello, want := range map[string]string{
+		`"protocol":2,"promises":"unique"`:              "speaks version 2 of the protocol: want 1",
+		`"protocol":1`:                                  `the promise "": want unique, client or real-time`,
+		`"protocol":1,"promises":"realtime"`:            `the promise "realtime": want unique, client or real-time`,
+		`"protocol":1,"promises":"unique","ports":7000`: "7000 ports for each node: want at most 16",
+	} {
+		p := startScript(t, `read a; echo '{"id":1,"ok":{`+hello+`}}'; cat >/dev/null`)
+		if _, err := p.Hello(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", hello, err, want)
+		}
+	}
+}
