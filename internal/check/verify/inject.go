@@ -17,6 +17,9 @@ import (
 // slowBy is how much longer a slow disk takes for an fsync.
 const slowBy = 50 * time.Millisecond
 
+// tracedPoll is the time between two looks whether strace has attached.
+const tracedPoll = 5 * time.Millisecond
+
 // possible returns the kinds of faults that can be injected here, and why others cannot.
 func possible(wanted []string, count int, network bool) (kinds, leftOut []string) {
 	if len(wanted) == 0 {
@@ -120,6 +123,9 @@ func (n *nodes) disturbDisk(victim *node, kind string) (end func() error, err er
 	})
 	if err != nil {
 		return nil, err
+	}
+	for late := time.Now().Add(termTimeout); !traced(victim.process) && !strace.Exited() && victim.running() && time.Now().Before(late); {
+		time.Sleep(tracedPoll)
 	}
 	return func() error {
 		err := strace.Signal(os.Interrupt) // it detaches

@@ -42,23 +42,28 @@ func TestNode_LeavesNothingBehind(t *testing.T) {
 	await.Until(t, "the end of the other", func() bool { return !holds(held)() })
 }
 
-// TestDisturbDisk_LeavesNothingBehind of a strace that is interrupted before it attaches.
+// sleeper starts a node that does nothing.
+func sleeper(t *testing.T, dir string) *node {
+	n := &node{name: "a node", log: filepath.Join(dir, "log"), prefix: same}
+	n.command.Command = driver.Command{Command: []string{"sleep", "1000"}}
+	if err := n.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.kill() })
+	return n
+}
+
+// TestDisturbDisk_LeavesNothingBehind of a strace that ends before it attaches.
 func TestDisturbDisk_LeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	held := filepath.Join(dir, "held")
-	script := "#!/bin/sh\nsleep 1000 9>" + held + " &\nwait\n"
+	script := "#!/bin/sh\nsleep 1000 9>" + held + " &\nwhile [ ! -e " + held + " ]; do sleep 0.01; done\n"
 	if err := os.WriteFile(filepath.Join(dir, "strace"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	nodes := &nodes{dir: dir}
-	victim := &node{name: "a node", log: filepath.Join(dir, "log"), prefix: same}
-	victim.command.Command = driver.Command{Command: []string{"sleep", "1000"}}
-	if err := victim.start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = victim.kill() }()
-	end, err := nodes.disturbDisk(victim, SlowDisk)
+	end, err := nodes.disturbDisk(sleeper(t, dir), SlowDisk)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,4 +72,24 @@ func TestDisturbDisk_LeavesNothingBehind(t *testing.T) {
 		t.Error(err)
 	}
 	await.Until(t, "its end", func() bool { return !holds(held)() })
+}
+
+// TestDisturbDisk_HasBegunWhenItReturns: on a busy machine strace takes as long as a short fault lasts.
+func TestDisturbDisk_HasBegunWhenItReturns(t *testing.T) {
+	t.Parallel()
+	if why := straceDenied(); why != "" {
+		t.Skip(why)
+	}
+	dir := t.TempDir()
+	nodes, victim := &nodes{dir: dir}, sleeper(t, dir)
+	end, err := nodes.disturbDisk(victim, SlowDisk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !traced(victim.process) {
+		t.Error("strace has not attached")
+	}
+	if err := end(); err != nil || traced(victim.process) {
+		t.Errorf("%v, attached %v, want neither", err, traced(victim.process))
+	}
 }

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -30,6 +31,12 @@ func killGroup(p *child.Process) error {
 		return err
 	}
 	return nil
+}
+
+// traced reports whether a debugger has attached to a process.
+func traced(p *child.Process) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	return err == nil && !strings.Contains(string(status), "\nTracerPid:\t0\n")
 }
 
 // descendants returns the processes that a process has started, and those that these have.

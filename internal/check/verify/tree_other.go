@@ -13,3 +13,6 @@ func (n *node) signalAll(s os.Signal) error { return n.process.Signal(s) }
 
 // killGroup ends nothing: what a process leaves behind goes on here.
 func killGroup(*child.Process) error { return nil }
+
+// traced is not called: there is no strace.
+func traced(*child.Process) bool { return true }
