@@ -37,7 +37,7 @@ type verifyCmd struct {
 	Report      string            `name:"report" placeholder:"FILE.html" complete:"files" help:"Write a page that shows all of it: one file, which loads no other."`
 	JSON        bool              `name:"json" help:"Print the result as JSON, and what else is shown to the standard error."`
 	Live        bool              `name:"live" help:"Show how it goes, each second. Default: if the output is a terminal."`
-	Dir         string            `name:"dir" placeholder:"DIR" complete:"dirs" help:"Keep the data and the logs of all nodes there. Default: a temporary directory that is removed."`
+	Dir         string            `name:"dir" placeholder:"DIR" complete:"dirs" help:"Keep the data and the logs of all nodes there; a new or an empty directory. Default: a temporary directory that is removed."`
 	Replay      string            `name:"replay" placeholder:"FILE" complete:"files" help:"Run nothing, and show the result that --json printed."`
 
 	ServeDriver bool `name:"serve-driver" hidden:"" help:"Be the driver of the system."`
@@ -50,7 +50,7 @@ func (verifyCmd) Help() string {
 		"  isotone verify --report report.html\n" +
 		"  isotone verify --system redis --option appendonly=no --faults kill\n" +
 		"  isotone verify --system exec --report report.html -- ./my-driver\n\n" +
-		"Nodes listen on 127.0.0.1 or, if the links between them are to be cut, in network namespaces of their own, which takes root. All processes, namespaces and rules " +
+		"Nodes listen on 127.0.0.1 or, if the links between them are to be cut, in network namespaces of their own, which takes root. Nodes, namespaces and rules " +
 		"end with this command, however it ends. docs/verify.md has the protocol of drivers.\n\n" +
 		"It exits with code 1 if the system broke what it promises, or the run failed."
 }
