@@ -157,6 +157,15 @@ INTEROP ?= all
 interop: ## clients of other projects against three nodes: INTEROP (all), quick or names
 	interop/run.sh $(INTEROP)
 
+# isotone verify on systems of which is known whether they are right: this one, with deliberate bugs as well, and others.
+#
+# make verify VERIFY='mutant/*' VERIFY_MINUTES=2; RECORD=1 adds lines to docs/evidence/storms.csv
+VERIFY_MINUTES ?= 10
+
+.PHONY: verify
+verify: ## isotone verify on right and wrong systems, VERIFY (all) by name, VERIFY_MINUTES (10) each at most
+	go run ./bench/verify -minutes '$(VERIFY_MINUTES)' -only '$(or $(VERIFY),*)'
+
 # Real processes under random faults; see internal/check/chaos. Some faults need root:
 # without it they are skipped, and the output says which and why. Nothing outlives the test,
 # however it ends, except files in TMPDIR: the kernel ends the processes, and with them their

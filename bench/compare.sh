@@ -2,7 +2,8 @@
 # Compares the working tree with an earlier revision: runs bench/loop.sh on each alternately
 # (A B A B …) and prints, for each row, the median rates of both, the median ratios to the
 # reference of the same run, and by what factor that ratio has changed. It compares ratios
-# because rates vary from run to run on a shared machine.
+# because rates vary from run to run on a shared machine. A single row differs by up to a fifth between two runs
+# all the same, in both directions: look at the geometric mean over all rows.
 #
 #   bench/compare.sh REVISION [CASE...]      cases as in bench/loop.sh
 #

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -258,6 +259,9 @@ func TestDev_RemovesItsDataWhenTheTerminalIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	temporary := t.TempDir()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // so that no process inherits that it is ignored, as under nohup
+	defer signal.Stop(hangups)
 	cmd := reexec(t, []string{"TMPDIR=" + temporary}, "dev", "--port", strconv.Itoa(port))
 	out, err := cmd.StdoutPipe()
 	if err != nil {

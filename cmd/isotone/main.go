@@ -37,6 +37,7 @@ type cli struct {
 	Sim         simCmd         `cmd:"" help:"Simulate clusters under faults and check every promise."`
 	Bench       benchCmd       `cmd:"" help:"Load a cluster, measure it and check every answer."`
 	Proxy       proxyCmd       `cmd:"" help:"Forward HTTP requests or TCP connections to backends, or timestamps to a cluster."`
+	Verify      verifyCmd      `cmd:"" help:"Test a timestamp oracle, of whatever make, under faults, and write a report."`
 	Conformance conformanceCmd `cmd:"" help:"Check that a client, in any language, keeps the rules of clients."`
 	Timestamp   timestampCmd   `cmd:"" help:"Print timestamps of a running cluster."`
 	ID          idCmd          `cmd:"" name:"id" help:"Print Snowflake IDs of a running cluster."`
@@ -130,7 +131,7 @@ func newParser(c *cli, args []string, options ...kong.Option) (*kong.Kong, error
 func refuseRepeated(ctx *kong.Context) error {
 	given := map[*kong.Flag]bool{}
 	for _, p := range ctx.Path {
-		if p.Flag == nil || p.Resolved || p.Flag.Target.Kind() == reflect.Slice {
+		if p.Flag == nil || p.Resolved || p.Flag.Target.Kind() == reflect.Slice || p.Flag.Target.Kind() == reflect.Map {
 			continue
 		}
 		if given[p.Flag] {

@@ -113,7 +113,9 @@ async def test_nothing_is_sent_for_calls_that_have_all_left() -> None:
 @run
 async def test_deadlines_are_those_of_each_call() -> None:
     node = await Node().start()
-    async with Client(node.addr, options=Options(timeout=0.05)) as client:
+    client = Client(node.addr, options=Options(timeout=0.05))
+    await client.start(30)
+    async with client:
         node.gate.clear()
         loop = asyncio.get_running_loop()
         begin = loop.time()
@@ -144,7 +146,9 @@ async def test_deadlines_are_those_of_each_call() -> None:
 @run
 async def test_the_usual_deadline_is_kept_by_calls_that_wait_behind_others() -> None:
     node = await Node().start()
-    async with Client(node.addr, options=Options(timeout=0.3)) as client:
+    client = Client(node.addr, options=Options(timeout=0.3))
+    await client.start(30)
+    async with client:
         client._router.pools[Use.STAMPS].rtt.timeout = 5.0
         node.gate.clear()
         calls = [client.timestamp(timeout=None), client.timestamp(), client.timestamp()]

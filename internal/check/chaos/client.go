@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/namespace"
 )
 
 // bodyMax bounds an answer: 65,536 timestamps in binary, and room for metrics.
@@ -39,8 +40,8 @@ func Dial(addr string, timeout time.Duration) (*Conn, error) {
 	dial := func(addr string, timeout time.Duration) (net.Conn, error) {
 		return net.DialTimeout("tcp", addr, timeout)
 	}
-	if host, ok := routes.Load(addr); ok {
-		dial = host.(*Host).dial
+	if network, ok := routes.Load(addr); ok {
+		dial = network.(*namespace.Network).Hub.Dial
 	}
 	c, err := dial(addr, timeout)
 	if err != nil {

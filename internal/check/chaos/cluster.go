@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/check/namespace"
 	"github.com/isotone/isotone/internal/check/ports"
 )
 
@@ -49,7 +50,7 @@ type Options struct {
 	// FaultSteps lets nodes be stopped at a step by [Cluster.StopAt].
 	FaultSteps bool
 	// Volumes gives every node a small file system of its own, Network a network namespace
-	// of its own; see [VolumesDenied] and [NetworkDenied].
+	// of its own; see [VolumesDenied] and [namespace.NetworkDenied].
 	Volumes, Network bool
 	// Proxies sends the connections between nodes through [Cluster.Proxies]. It cannot be
 	// combined with Network.
@@ -123,7 +124,7 @@ func (c *Cluster) newNode(o Options, id uint64, httpPort, raftPort int) *Node {
 // addHosts puts every node on a host.
 func (c *Cluster) addHosts(o Options) {
 	c.t.Helper()
-	var hosts []*Host
+	var hosts []*namespace.Host
 	for _, n := range c.Nodes {
 		n.host = newHost(c.t, fmt.Sprintf("node %d", n.ID), filepath.Join(c.Dir, "hosts.log"), o.Network)
 		hosts = append(hosts, n.host)
@@ -132,15 +133,8 @@ func (c *Cluster) addHosts(o Options) {
 			n.Dir = filepath.Join(n.Dir, "data")
 		}
 	}
-	if !o.Network {
-		return
-	}
-	hub := newNetwork(c.t, hosts, filepath.Join(c.Dir, "hosts.log"))
-	for _, n := range c.Nodes {
-		n.HTTPAddr = fmt.Sprintf("%s:%d", hostIP(n.ID), networkHTTP)
-		n.RaftAddr = fmt.Sprintf("%s:%d", hostIP(n.ID), networkRaft)
-		routes.Store(n.HTTPAddr, hub)
-		c.t.Cleanup(func() { routes.Delete(n.HTTPAddr) })
+	if o.Network {
+		c.joinHosts(hosts)
 	}
 }
 

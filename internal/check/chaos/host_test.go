@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/namespace"
 	"github.com/isotone/isotone/internal/check/trial"
 )
 
@@ -17,7 +18,7 @@ import (
 // looks for what is left when the cluster is gone.
 func TestHost_LeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	if why := chaos.NetworkDenied() + chaos.VolumesDenied(); why != "" {
+	if why := namespace.NetworkDenied() + chaos.VolumesDenied(); why != "" {
 		t.Skip(why)
 	}
 	var dir string

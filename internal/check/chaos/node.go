@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/check/namespace"
 	"github.com/isotone/isotone/internal/host/faults"
 )
 
@@ -39,8 +40,9 @@ type Node struct {
 	clock   string // path of the clock fault file; "" if there is none
 	// clockWrong is set while SetClock has set the clock wrong.
 	clockWrong bool
-	host       *Host   // where it runs; nil: outside of any host
-	volume     *volume // where its data is; nil: no volume of its own
+	host       *namespace.Host    // where it runs; nil: outside of any host
+	network    *namespace.Network // of its host; nil: that of this machine
+	volume     *volume            // where its data is; nil: no volume of its own
 	proc       *Process
 	runs       []*Process
 	frozen     bool
@@ -68,7 +70,7 @@ func (n *Node) Start() {
 func (n *Node) command() []string {
 	command := append(slices.Clone(n.Prefix), n.Binary, "serve")
 	if n.host != nil {
-		return n.host.command(command...)
+		return n.host.Command(command...)
 	}
 	return command
 }

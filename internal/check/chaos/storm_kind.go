@@ -2,6 +2,8 @@
 
 package chaos
 
+import "github.com/isotone/isotone/internal/check/namespace"
+
 // kind is a kind of fault.
 type kind struct {
 	name   string
@@ -32,9 +34,9 @@ var kinds = []kind{
 	{"link drops", 2, hasProxies, allowed, (*Storm).planDrop},
 	{"link is cut", 2, hasProxies, allowed, (*Storm).planCut},
 	{"link is slow", 2, hasProxies, allowed, (*Storm).planThrottle},
-	{"one-way partition", 5, hasNetwork, NetworkDenied, (*Storm).planOneWay},
-	{"node cut off", 3, hasNetwork, NetworkDenied, (*Storm).planCutOff},
-	{"packets lost", 3, hasNetwork, NetworkDenied, (*Storm).planLoss},
+	{"one-way partition", 5, hasNetwork, namespace.NetworkDenied, (*Storm).planOneWay},
+	{"node cut off", 3, hasNetwork, namespace.NetworkDenied, (*Storm).planCutOff},
+	{"packets lost", 3, hasNetwork, namespace.NetworkDenied, (*Storm).planLoss},
 }
 
 func allowed() string { return "" }
@@ -43,4 +45,4 @@ func always(*Cluster) bool        { return true }
 func hasVersions(c *Cluster) bool { return c.options.Versions }
 func hasClocks(c *Cluster) bool   { return c.Nodes[0].clock != "" }
 func hasProxies(c *Cluster) bool  { return len(c.Proxies) > 0 }
-func hasNetwork(c *Cluster) bool  { return c.Nodes[0].host != nil && c.Nodes[0].host.network != nil }
+func hasNetwork(c *Cluster) bool  { return c.Nodes[0].network != nil }

@@ -5,6 +5,8 @@ package chaos
 import (
 	"fmt"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/namespace"
 )
 
 // The longest faults of the network exceed the peers' stall timeout, 5 s.
@@ -75,13 +77,13 @@ func (s *Storm) planCut() *fault {
 }
 
 // planWays sets a rule for the packets on some ways.
-func (s *Storm) planWays(ways []way, p packets, note string) *fault {
+func (s *Storm) planWays(ways []way, p namespace.Packets, note string) *fault {
 	lasts := s.between(linkFaultMin, linkFaultMax)
 	f := &fault{lasts: lasts, note: fmt.Sprintf("%s, for %v", note, lasts)}
 	for _, w := range ways {
 		f.about = append(f.about, w.String())
 	}
-	each := func(do func(way, packets) error) {
+	each := func(do func(way, namespace.Packets) error) {
 		for _, w := range ways {
 			if err := do(w, p); err != nil {
 				s.t.Fatal(err)
@@ -104,24 +106,24 @@ func (s *Storm) planOneWay() *fault {
 	}
 	switch s.rand.IntN(4) {
 	case 0:
-		return s.planWays(in, dropped(), fmt.Sprintf("all → %s", s.name(n)))
+		return s.planWays(in, namespace.Dropped(), fmt.Sprintf("all → %s", s.name(n)))
 	case 1:
-		return s.planWays(out, dropped(), fmt.Sprintf("%s → all", s.name(n)))
+		return s.planWays(out, namespace.Dropped(), fmt.Sprintf("%s → all", s.name(n)))
 	}
 	i := s.rand.IntN(len(others))
-	return s.planWays(out[i:i+1], dropped(), fmt.Sprintf("%s → %s", s.name(n), s.name(others[i])))
+	return s.planWays(out[i:i+1], namespace.Dropped(), fmt.Sprintf("%s → %s", s.name(n), s.name(others[i])))
 }
 
 // planCutOff drops everything between a node and all others.
 func (s *Storm) planCutOff() *fault {
 	n := s.node()
-	return s.planWays(s.around(n), dropped(), s.name(n))
+	return s.planWays(s.around(n), namespace.Dropped(), s.name(n))
 }
 
 func (s *Storm) planLoss() *fault {
 	n := s.node()
 	part := 0.05 + 0.55*s.rand.Float64()
-	return s.planWays(s.around(n), lost(part), fmt.Sprintf("%.0f %% around %s", 100*part, s.name(n)))
+	return s.planWays(s.around(n), namespace.Lost(part), fmt.Sprintf("%.0f %% around %s", 100*part, s.name(n)))
 }
 
 func (s *Storm) around(n *Node) (ways []way) {

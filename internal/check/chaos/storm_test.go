@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/namespace"
 	"github.com/isotone/isotone/internal/check/trial"
 )
 
@@ -30,7 +31,7 @@ func TestChaos(t *testing.T) {
 		opt    chaos.Options
 	}{
 		{"proxies", "", chaos.Options{Proxies: true, Volumes: volumes}},
-		{"namespaces", chaos.NetworkDenied(), chaos.Options{Network: true, Volumes: volumes}},
+		{"namespaces", namespace.NetworkDenied(), chaos.Options{Network: true, Volumes: volumes}},
 	}
 	total := trial.Length(t, "CHAOS_MINUTES", stormDefault)
 	rounds := len(worlds) * int(1+(total-1)/(trial.RoundMax*time.Duration(len(worlds))))

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/isotone/isotone/internal/check/namespace"
 )
 
 // volumeSize is many times the size of a node's data, and still filled at once.
@@ -15,7 +17,7 @@ const volumeSize = 16 << 20
 
 // volume is a small file system, visible only to the processes of one host.
 type volume struct {
-	host *Host
+	host *namespace.Host
 	dir  string // where it is mounted
 }
 
@@ -27,21 +29,21 @@ const mountScript = `truncate -s $3 "$2"
 
 // VolumesDenied returns why nodes can have no file systems of their own here, or "".
 var VolumesDenied = sync.OnceValue(func() string {
-	return tryOnHost("--mount", `dir=$(mktemp -d); trap 'rm -r "$dir.img"; umount "$dir"; rmdir "$dir"' EXIT
+	return namespace.Try("--mount", `dir=$(mktemp -d); trap 'rm -r "$dir.img"; umount "$dir"; rmdir "$dir"' EXIT
 		set -- "$dir" "$dir.img" 16777216; `+mountScript)
 })
 
 // newVolume makes a file system in the file dir.img and mounts it at dir. The loop device
 // goes away with the mount, and the mount with the host.
-func newVolume(t testing.TB, h *Host, dir string) *volume {
+func newVolume(t testing.TB, h *namespace.Host, dir string) *volume {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.do("sh", "-ec", mountScript, "sh", dir, dir+".img", fmt.Sprint(volumeSize)); err != nil {
+	if err := h.Do("sh", "-ec", mountScript, "sh", dir, dir+".img", fmt.Sprint(volumeSize)); err != nil {
 		t.Fatal(err)
 	}
-	if h.do("grep", "-q", " "+dir+" ext4 ", "/proc/mounts") != nil {
+	if h.Do("grep", "-q", " "+dir+" ext4 ", "/proc/mounts") != nil {
 		t.Logf("%s is in memory: there are no loop devices here", dir)
 	}
 	return &volume{host: h, dir: dir}
@@ -49,7 +51,7 @@ func newVolume(t testing.TB, h *Host, dir string) *volume {
 
 // fill takes all free blocks, large pieces first.
 func (v *volume) fill() error {
-	return v.host.do("sh", "-c", `
+	return v.host.Do("sh", "-c", `
 		for size in 1048576 65536 4096 1024; do
 			while fallocate -o "$(stat -c %s "$0" 2>/dev/null || echo 0)" -l $size "$0" 2>/dev/null; do :; done
 		done
@@ -57,6 +59,6 @@ func (v *volume) fill() error {
 }
 
 // free gives the blocks back.
-func (v *volume) free() error { return v.host.do("rm", "-f", v.filler()) }
+func (v *volume) free() error { return v.host.Do("rm", "-f", v.filler()) }
 
 func (v *volume) filler() string { return filepath.Join(v.dir, "filler") }

@@ -46,24 +46,30 @@ func New(count int, dir string, command []string, settings ...string) (*Cluster,
 	if err != nil {
 		return nil, err
 	}
-	var peers []string
-	for i := range count {
-		peers = append(peers, fmt.Sprintf("%d=%s", i+1, addrs[count+i]))
-	}
 	c := &Cluster{http: &http.Client{Transport: &http.Transport{}}}
 	for i := range count {
 		n := &Node{ID: uint64(i + 1), Addr: addrs[i], RaftAddr: addrs[count+i], http: c.http}
 		n.log = filepath.Join(dir, fmt.Sprintf("node%d.log", n.ID))
 		n.command = append(slices.Clone(command), "serve")
-		_, port, _ := strings.Cut(n.Addr, ":")
-		n.Env = slices.Concat(Inherited(), []string{
-			fmt.Sprintf("NODE_ID=%d", n.ID), "HTTP_HOST=127.0.0.1", "HTTP_PORT=" + port, "ADVERTISE_ADDR=" + n.Addr,
-			"RAFT_ADDR=" + n.RaftAddr, "PEERS=" + strings.Join(peers, ","),
-			"DATA_DIR=" + filepath.Join(dir, fmt.Sprintf("node%d", n.ID)), "THRIFT_PORT=0", "LOOPS=1",
-		}, settings)
+		n.Env = slices.Concat(Inherited(), Settings(i, addrs[:count], addrs[count:], dir), settings)
 		c.Nodes = append(c.Nodes, n)
 	}
 	return c, nil
+}
+
+// Settings returns the settings of one node of a cluster: that with the ID i+1. The nodes serve clients at addrs, and
+// each other at peerAddrs. Their data is in dir.
+func Settings(i int, addrs, peerAddrs []string, dir string) []string {
+	var peers []string
+	for i, addr := range peerAddrs {
+		peers = append(peers, fmt.Sprintf("%d=%s", i+1, addr))
+	}
+	colon := strings.LastIndexByte(addrs[i], ':')
+	return []string{
+		fmt.Sprintf("NODE_ID=%d", i+1), "HTTP_HOST=" + addrs[i][:colon], "HTTP_PORT=" + addrs[i][colon+1:], "ADVERTISE_ADDR=" + addrs[i],
+		"RAFT_ADDR=" + peerAddrs[i], "PEERS=" + strings.Join(peers, ","),
+		"DATA_DIR=" + filepath.Join(dir, fmt.Sprintf("node%d", i+1)), "THRIFT_PORT=0", "LOOPS=1",
+	}
 }
 
 // Build builds the isotone command into dir, from the source that this program was built with.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/child"
 	"github.com/isotone/isotone/internal/check/cluster"
 )
 
@@ -186,11 +187,11 @@ func (f *failover) breakOne(ctx context.Context, n *cluster.Node) error {
 	switch f.How {
 	case HowStop:
 		f.leader.lose()
-		if err := n.Signal(signalStop); err != nil {
+		if err := n.Signal(child.Stop); err != nil {
 			return err
 		}
 		f.until(ctx, away)
-		return n.Signal(signalCont)
+		return n.Signal(child.Cont)
 	case HowDrain:
 		if err := n.Stop(); err != nil {
 			return err

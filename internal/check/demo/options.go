@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/child"
 )
 
 // How says what befalls a leader.
@@ -99,7 +100,7 @@ func (o *Options) Validate() error {
 	switch {
 	case o.How != HowKill && o.How != HowStop && o.How != HowDrain:
 		fault("--how %q: want kill, stop or drain", o.How)
-	case o.How != HowKill && !signalsWork:
+	case o.How != HowKill && child.Stop == nil:
 		fault("--how %s: this system has no such signal; want kill", o.How)
 	}
 	switch length := o.length(); {

@@ -106,7 +106,7 @@ func (p *picture) chart() {
 		rates = append(rates, float64(c.Answers)*1000/float64(p.r.ColumnMS))
 		leaders = append(leaders, c.Leader)
 	}
-	top := niceTop(slices.Max(rates))
+	top := svg.Top(slices.Max(rates))
 	for _, mark := range []float64{0, top / 2, top} {
 		y := chartBottom - mark/top*(chartBottom-chartTop)
 		p.Line("grid", chartLeft, y, chartRight, y)
@@ -222,18 +222,4 @@ func (k *Kill) silence(after int) (from, to float64, later bool) {
 		}
 	}
 	return from, to, true
-}
-
-// niceTop returns a round number that is at least as large.
-func niceTop(most float64) float64 {
-	if most <= 0 {
-		return 1
-	}
-	unit := math.Pow(10, math.Floor(math.Log10(most)))
-	for _, factor := range []float64{1, 1.2, 1.5, 2, 3, 4, 5, 6, 8} {
-		if factor*unit >= most {
-			return math.Round(factor * unit)
-		}
-	}
-	return 10 * unit
 }

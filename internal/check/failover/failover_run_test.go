@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/namespace"
 	"github.com/isotone/isotone/internal/check/trial"
 )
 
@@ -72,7 +73,7 @@ func runScenario(ctx context.Context, t *testing.T, s chaos.Scenario, events int
 func failoverCluster(t *testing.T, s chaos.Scenario) *chaos.Cluster {
 	o := trial.Options()
 	o.Nodes, o.Network, o.Env = s.Nodes, s.Event == chaos.EventCut, map[string]string{}
-	if denied := chaos.NetworkDenied(); o.Network && denied != "" {
+	if denied := namespace.NetworkDenied(); o.Network && denied != "" {
 		t.Skip(denied)
 	}
 	if s.Logs {

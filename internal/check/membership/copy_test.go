@@ -13,6 +13,7 @@ import (
 
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/namespace"
 	"github.com/isotone/isotone/internal/check/trial"
 )
 
@@ -211,7 +212,7 @@ func TestCopy_ARestartAfterAKillIsAdmittedAtOnce(t *testing.T) {
 // the last process have ended, and give them up after 5 s.
 func TestCopy_ARestartAfterAPowerLossIsAdmittedSoon(t *testing.T) {
 	t.Parallel()
-	if why := chaos.NetworkDenied(); why != "" {
+	if why := namespace.NetworkDenied(); why != "" {
 		t.Skip(why)
 	}
 	o := trial.Options()

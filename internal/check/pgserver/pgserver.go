@@ -1,4 +1,4 @@
-// Package pgserver runs a Postgres of this machine for tests. It knows no client of Postgres: tests say when
+// Package pgserver finds the Postgres of this machine, and runs one for tests. It knows no client of Postgres: tests say when
 // a server is ready. Tests of other Go modules use it, too.
 package pgserver
 
@@ -12,7 +12,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"testing"
 	"time"
 )
 
@@ -29,7 +28,11 @@ var ErrUnavailable = errors.New("there is no Postgres for tests here")
 
 // Unavailable skips a test because of an error that matches [ErrUnavailable]; with CI=true in the
 // environment, and because of any other error, the test fails.
-func Unavailable(t testing.TB, err error) {
+func Unavailable(t interface {
+	Helper()
+	Skip(args ...any)
+	Fatal(args ...any)
+}, err error) {
 	t.Helper()
 	if errors.Is(err, ErrUnavailable) && os.Getenv("CI") != "true" {
 		t.Skip(err)
@@ -48,7 +51,7 @@ type Server struct {
 
 // New makes a data directory. [Server.Remove] deletes it.
 func New(ctx context.Context) (*Server, error) {
-	s := &Server{bin: find()}
+	s := &Server{bin: Find()}
 	if s.bin == "" {
 		return nil, fmt.Errorf("%w: there is no initdb in PATH or in /usr/lib/postgresql (Debian: postgresql)", ErrUnavailable)
 	}
@@ -70,8 +73,8 @@ func New(ctx context.Context) (*Server, error) {
 	return s, nil
 }
 
-// find returns the directory with initdb and postgres, or "".
-func find() string {
+// Find returns the directory with initdb and postgres, or "".
+func Find() string {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
 			return filepath.Dir(path)

@@ -16,8 +16,9 @@ import (
 // teal, green, purple, orange, red), "small" and "head" for text, "wide" and "dashed" for lines.
 type Picture struct{ strings.Builder }
 
-// style has the colours of all classes, on light and on dark backgrounds.
-const style = `text { font: 13px system-ui, sans-serif } .small { font-size: 11px } .head { font-size: 15px; font-weight: 600 }
+// Style has the colours of all classes, on light and on dark backgrounds. A page with pictures of [Picture.Inline] has
+// it once.
+const Style = `text { font: 13px system-ui, sans-serif } .small { font-size: 11px } .head { font-size: 15px; font-weight: 600 }
 .wide { stroke-width: 2 } .dashed { stroke-dasharray: 3 2 }
 svg * { fill: currentColor } line { stroke: currentColor }
 text, .ink { color: #1f2328 } .small, .muted { color: #59636e } .page { color: #ffffff } .grid { color: #d1d9e0 }
@@ -38,7 +39,15 @@ func (p *Picture) SVG(width, height float64, caption, rules string) string {
 %s%s</style>
 <rect class="page" width="%[1]g" height="%[2]g" rx="6"/>
 %[6]s</svg>
-`, width, height, html.EscapeString(caption), style, rules, p)
+`, width, height, html.EscapeString(caption), Style, rules, p)
+}
+
+// Inline returns the picture in a size as an element of a page, in a class of that page and on its background. The page
+// needs [Style].
+func (p *Picture) Inline(class string, width, height float64, caption string) string {
+	return fmt.Sprintf(`<svg class="%s" viewBox="0 0 %g %g" width="%[2]g" height="%[3]g" role="img" aria-label="%s">
+%s</svg>
+`, class, width, height, html.EscapeString(caption), p)
 }
 
 // Title writes a title, and smaller lines below it.
@@ -92,4 +101,37 @@ func (p *Picture) Marks(a Axis, top, bottom float64, unit string, values ...floa
 		p.Text("small", "middle", a.At(v), bottom+16, fmt.Sprintf("%g", v))
 	}
 	p.Text("small", "end", a.Right, bottom+34, unit)
+}
+
+// Top returns a round number that is at least as large as most, and at least 1: the upper end of an axis from 0.
+func Top(most float64) float64 {
+	if most <= 1 {
+		return 1
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(most)))
+	for _, factor := range []float64{1, 1.2, 1.5, 2, 3, 4, 5, 6, 8} {
+		if top := math.Round(factor * unit); top >= most {
+			return top
+		}
+	}
+	return 10 * unit
+}
+
+// Ticks returns multiples of a round step from one value to another: most of them, or fewer.
+func Ticks(from, to float64, most int) []float64 {
+	if !(to > from) || most < 1 {
+		return nil
+	}
+	step := math.Pow(10, math.Floor(math.Log10((to-from)/float64(most))))
+	for _, factor := range []float64{2, 2.5, 2} { // to 2, 5 and 10
+		if (to-from)/step < float64(most) {
+			break
+		}
+		step *= factor
+	}
+	var list []float64
+	for i := math.Ceil(from / step); len(list) < most && i*step <= to; i++ {
+		list = append(list, math.Round(1e9*i*step)/1e9) // 0.3 rather than 0.30000000000000004
+	}
+	return list
 }

@@ -1,0 +1,85 @@
+//go:build unix
+
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/check/verify/driver"
+)
+
+// startScript starts a shell script as a driver.
+func startScript(t *testing.T, script string) *driver.Process {
+	t.Helper()
+	p, err := driver.Start("scripted", filepath.Join(t.TempDir(), "log"), []string{"sh", "-c", script})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+func ask(p *driver.Process, times int) (driver.Answer, error) {
+	return p.Ask(context.Background(), driver.AskRequest{Count: 1, Times: times, Timeout: time.Second})
+}
+
+// long is a line of more bytes than a driver may write.
+const long = `head -c 5000000 /dev/zero | tr '\0' x`
+
+func TestProcess_AFaultOfADriverIsTheErrorOfAllCalls(t *testing.T) {
+	for name, test := range map[string]struct{ script, want string }{
+		"ended":           {`read a; echo no license >&2; exit 3`, "the driver scripted has ended by itself (exit status 3): EOF; the end of its standard error:\nno license"},
+		"ended in a line": {`read a; printf '{"id":'; exit 3`, `has ended by itself (exit status 3): "{\"id\":" without the end of a line`},
+		"killed":          {`read a; kill -9 $$`, "has ended by itself (signal: killed)"},
+		"no JSON":         {`read a; echo hello world; cat`, `wrote "hello world", which is no JSON of an answer`},
+		"another id":      {`read a; echo '{"id":8,"ok":{}}'; cat`, `wrote "{\"id\":8,\"ok\":{}}": no request with this id`},
+		"ok and error":    {`read a; echo '{"id":1,"ok":{},"error":"invalid"}'; cat`, "want either ok or error"},
+		"neither":         {`read a; echo '{"id":1}'; cat`, "want either ok or error"},
+		"another error":   {`read a; echo '{"id":1,"error":"oops"}'; cat`, `answered ask with the error "oops"`},
+		"another form":    {`read a; echo '{"id":1,"ok":[]}'; cat`, `answered ask with "[]"`},
+		"no calls":        {`read a; echo '{"id":1,"ok":{"calls":[]}}'; cat`, "want 1 to 1 calls, or failed"},
+		"another count":   {`read a; echo '{"id":1,"ok":{"calls":[{"first":"7","count":2}]}}'; cat`, "count: want 1"},
+		"another clock":   {`read a; echo '{"id":1,"ok":{"calls":[{"first":"7","count":1,"began":5,"ended":6}]}}'; cat`, "are they nanoseconds of CLOCK_MONOTONIC?"},
+		"a long line":     {`read a; ` + long + `; cat`, "wrote a line of more than 4194304 bytes, which begins with \"xxx"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startScript(t, test.script)
+			_, err := ask(p, 1)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("%v: want %q", err, test.want)
+			}
+			if _, again := ask(p, 1); again == nil || again.Error() != err.Error() {
+				t.Errorf("the next call: %v: want the same error", again)
+			}
+			await.Receive(t, "the end of the driver", p.Ended())
+		})
+	}
+}
+
+func TestProcess_AskReturnsCallsWithTimes(t *testing.T) {
+	p := startScript(t, `read a; echo '{"id":1,"ok":{"calls":[{"first":"7","count":1}]}}'; read a
+		echo '{"id":2,"error":"unavailable","message":"an election"}'; cat >/dev/null`)
+	before := driver.Now()
+	a, err := ask(p, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := a.Calls[0]; c.First != "7" || c.Began < before || c.Ended < c.Began || driver.Now() < c.Ended {
+		t.Errorf("%+v: want 7, and the times of the request", c)
+	}
+	_, err = ask(p, 1)
+	var known *driver.Error
+	if !errors.As(err, &known) || known.Kind != driver.Unavailable || known.Message != "an election" {
+		t.Errorf("%v: want unavailable: an election", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Errorf("the end: %v", err)
+	}
+}

@@ -1,0 +1,101 @@
+package verify
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The kinds of faults. All but those of the network and of the disk need signals only.
+const (
+	Kill      = "kill"      // SIGKILL; started again at the end
+	Term      = "term"      // SIGTERM; started again at the end
+	Pause     = "pause"     // SIGSTOP, SIGCONT at the end
+	Cut       = "cut"       // nothing reaches the node, nor leaves it
+	Partition = "partition" // the same, between it and the other nodes only: clients still reach it
+	CutIn     = "cut-in"    // what the other nodes send to it is lost
+	CutOut    = "cut-out"   // what it sends to the other nodes is lost
+	Loss      = "loss"      // a third of the packets between it and the other nodes is lost
+	SlowDisk  = "slow-disk" // each fsync takes 50 ms more
+	FailDisk  = "fail-disk" // each fsync fails with EIO; started again at the end
+)
+
+// EndedByItself is the kind of fault that nobody injected: the process of a node had ended, and was started again.
+const EndedByItself = "ended by itself"
+
+// FaultKinds lists all kinds that are injected.
+var FaultKinds = []string{Kill, Term, Pause, Cut, Partition, CutIn, CutOut, Loss, SlowDisk, FailDisk}
+
+// needsNetwork reports whether a kind takes nodes that have networks of their own.
+func needsNetwork(kind string) bool {
+	return slices.Contains([]string{Cut, Partition, CutIn, CutOut, Loss}, kind)
+}
+
+func needsPeers(kind string) bool { return needsNetwork(kind) && kind != Cut }
+
+func needsStrace(kind string) bool { return strings.HasSuffix(kind, "-disk") }
+
+const (
+	calmMin, calmMax = 300 * time.Millisecond, 4 * time.Second
+	lastMin, lastMax = 100 * time.Millisecond, 8 * time.Second
+)
+
+// strike is a fault to come.
+type strike struct {
+	calm  time.Duration // before it
+	kind  string
+	lasts time.Duration
+	// first says whom it befalls first: the node that gave the latest answer, or, if it is not negative, this one.
+	// all has it befall every node.
+	first int
+	all   bool
+}
+
+// latest stands for the node that gave the latest answer.
+const latest = -1
+
+// planner draws faults. The same seed draws the same faults.
+type planner struct {
+	rand  *rand.Rand
+	kinds []string // not empty
+	nodes int
+}
+
+func newPlanner(seed uint64, kinds []string, nodes int) *planner {
+	return &planner{rand: rand.New(rand.NewPCG(seed, 0)), kinds: kinds, nodes: nodes}
+}
+
+// next draws a fault. Half of them befall the node that gave the latest answer, as it is probably the one that leads;
+// one in eight kills or pauses all nodes.
+func (p *planner) next() strike {
+	s := strike{
+		calm: p.between(calmMin, calmMax), kind: p.kinds[p.rand.IntN(len(p.kinds))], lasts: p.between(lastMin, lastMax),
+		first: p.rand.IntN(p.nodes),
+	}
+	if p.rand.IntN(2) == 0 {
+		s.first = latest
+	}
+	s.all = p.rand.IntN(8) == 0 && (s.kind == Kill || s.kind == Pause)
+	return s
+}
+
+// befalls returns the nodes that a fault befalls, given which one gave the latest answer.
+func (s strike) befalls(latest, nodes int) (list []int) {
+	switch {
+	case s.all:
+		for i := range nodes {
+			list = append(list, i)
+		}
+		return list
+	case s.first < 0:
+		return []int{latest}
+	}
+	return []int{s.first}
+}
+
+// between draws a time, uniform on a logarithmic scale: 10 to 20 ms is as likely as 1 to 2 s.
+func (p *planner) between(low, high time.Duration) time.Duration {
+	return time.Duration(float64(low) * math.Pow(float64(high)/float64(low), p.rand.Float64())).Round(time.Millisecond)
+}

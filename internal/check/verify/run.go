@@ -1,0 +1,303 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/verify/driver"
+)
+
+const (
+	// readyTimeout bounds how long nodes may take until all are ready, readyAsk one question.
+	readyTimeout = 2 * time.Minute
+	readyAsk     = time.Second
+	readyPoll    = 50 * time.Millisecond
+	// recoverMax bounds the wait for an answer after a fault.
+	recoverMax  = time.Minute
+	recoverPoll = 5 * time.Millisecond
+	// lastCalm is how long clients go on after the last fault, at most a quarter of the run.
+	lastCalm = 3 * time.Second
+	// showInterval is the time between two calls of Options.Show.
+	showInterval = 200 * time.Millisecond
+)
+
+// run is a run under way.
+type run struct {
+	*Options
+	nodes   *nodes // nil: they run already
+	load    *load
+	kinds   []string
+	leftOut []string
+	at      time.Time
+	names   []string
+}
+
+// Run starts the nodes, has clients ask, injects faults, and returns what it saw. If ctx is done it returns what was
+// seen until then. An error means that the run itself failed: a wrong answer is none. When it returns, all
+// processes have ended, and their namespaces with them.
+func Run(ctx context.Context, o Options) (result *Result, err error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	dir, remove, err := directory(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	r := &run{Options: &o}
+	defer func() {
+		if closed := r.close(); err == nil { // else it is a consequence
+			err = closed
+		}
+	}()
+	if err := r.prepare(ctx, dir); err != nil {
+		return nil, err
+	}
+	return r.do(ctx)
+}
+
+// directory returns the directory for a run, and what removes it if it is a temporary one.
+func directory(wanted string) (dir string, remove func() error, err error) {
+	if wanted != "" {
+		return wanted, func() error { return nil }, os.MkdirAll(wanted, 0o755)
+	}
+	dir, err = os.MkdirTemp("", "isotone-verify-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // some systems run as another user
+	}
+	return dir, func() error { return os.RemoveAll(dir) }, err
+}
+
+func (r *run) close() error {
+	var errs []error
+	if r.load != nil {
+		errs = append(errs, closeDrivers(r.load.drivers))
+	}
+	if r.nodes != nil {
+		errs = append(errs, r.nodes.close())
+	}
+	return errors.Join(errs...)
+}
+
+// prepare has the nodes run and the drivers know them.
+func (r *run) prepare(ctx context.Context, dir string) error {
+	r.load = &load{Options: r.Options}
+	addresses, prefix := r.Addresses, same
+	r.names = addresses
+	if len(addresses) == 0 {
+		if err := r.startNodes(ctx, dir); err != nil {
+			return err
+		}
+		addresses, prefix = r.nodes.addresses(), r.nodes.network.clients()
+		r.names = r.nodes.names()
+	} else if len(r.Faults) == 0 {
+		r.leftOut = append(r.leftOut, "all kinds: the nodes were not started by this run")
+	}
+	r.load.nodes = len(addresses)
+	if err := r.load.startDrivers(ctx, dir, prefix); err != nil {
+		return err
+	}
+	if err := each(r.load.drivers, func(p *driver.Process) error {
+		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+		defer cancel()
+		return p.Connect(ctx, addresses, r.DriverOptions)
+	}); err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	return r.waitReady(ctx)
+}
+
+// Describe returns what a driver says of its system.
+func Describe(ctx context.Context, system string, command []string, options map[string]string) (hello driver.Hello, err error) {
+	p, err := driver.Start(system, os.DevNull, command)
+	if err != nil {
+		return hello, err
+	}
+	hello, err = p.Hello(ctx, options)
+	return hello, errors.Join(err, p.Close())
+}
+
+// startNodes has a driver plan the nodes, and starts them.
+func (r *run) startNodes(ctx context.Context, dir string) error {
+	planner, err := driver.Start(r.System, filepath.Join(dir, "driver.log"), r.Driver)
+	if err != nil {
+		return err
+	}
+	defer planner.Close()
+	hello, err := planner.Hello(ctx, r.DriverOptions)
+	if err != nil {
+		return err
+	}
+	count := r.Nodes
+	if count == 0 {
+		count = hello.Nodes
+	}
+	if count > hello.NodesMax {
+		return isotone.Errorf(isotone.CodeInvalidArgument, "--nodes %d: %s has at most %d", count, r.System, hello.NodesMax)
+	}
+	wantsNetwork := len(r.Faults) == 0 || slices.ContainsFunc(r.Faults, needsNetwork)
+	network := wantsNetwork && networkDenied() == ""
+	r.kinds, r.leftOut = possible(r.Faults, count, network)
+	r.nodes, err = newNodes(ctx, dir, count, hello.Ports, network, func(request driver.PlanRequest) (driver.Plan, error) {
+		return planner.Plan(ctx, request, r.DriverOptions)
+	})
+	if err != nil {
+		return err
+	}
+	return r.nodes.start()
+}
+
+// waitReady waits until all nodes are ready.
+func (r *run) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("the nodes are not ready after %v", readyTimeout))
+	defer cancel()
+	for node := range r.load.nodes {
+		for {
+			err := r.load.drivers[0].Ready(ctx, node, readyAsk)
+			if err == nil {
+				break
+			}
+			var known *driver.Error
+			switch {
+			case ctx.Err() != nil:
+				return fmt.Errorf("%w; %s: %w", context.Cause(ctx), r.names[node], err)
+			case !errors.As(err, &known) || known.Kind == driver.Invalid:
+				return err
+			case r.nodes != nil && !r.nodes.list[node].running():
+				n := r.nodes.list[node]
+				return fmt.Errorf("%s has ended instead of getting ready (%v):\n%s", n.name, n.process.State(), tail(n.process.Log()))
+			}
+			sleep(ctx, readyPoll)
+		}
+	}
+	return nil
+}
+
+// do runs the load and the faults.
+func (r *run) do(ctx context.Context) (*Result, error) {
+	r.at, r.load.tally = time.Now(), newTally(r.Clients, r.Window)
+	running, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r.load.start(running, cancel)
+	var beside sync.WaitGroup
+	beside.Go(func() { r.watch(running, cancel) })
+	err := r.breakAll(running)
+	r.load.stop()
+	fault := context.Cause(running)
+	cancel(nil)
+	beside.Wait()
+	if ctx.Err() == nil && fault != errBroken {
+		err = errors.Join(err, fault)
+	}
+	if err != nil {
+		return nil, err
+	}
+	result := r.result()
+	result.Interrupted = ctx.Err() != nil
+	return result, nil
+}
+
+// breakAll injects faults until the run is over, or ctx is done, and ends them.
+func (r *run) breakAll(ctx context.Context) error {
+	end := time.Now().Add(r.Duration)
+	last := end.Add(-min(lastCalm, r.Duration/4))
+	planner := newPlanner(r.Seed, r.kinds, r.load.nodes)
+	for len(r.kinds) > 0 && ctx.Err() == nil {
+		s := planner.next()
+		s.calm, s.lasts = s.calm/r.hurry, s.lasts/r.hurry
+		sleep(ctx, s.calm)
+		r.recover(ctx, last)
+		if s.lasts = min(s.lasts, time.Until(last)); s.lasts <= 0 {
+			break
+		}
+		if err := errors.Join(r.startEnded(), r.strike(ctx, s)); err != nil {
+			return err
+		}
+	}
+	sleep(ctx, time.Until(end))
+	return nil
+}
+
+// recover waits until there was an answer after the latest fault: what no longer answers cannot answer wrongly. It gives up
+// after recoverMax, or at the end.
+func (r *run) recover(ctx context.Context, end time.Time) {
+	end = earlier(end, time.Now().Add(recoverMax))
+	for ctx.Err() == nil && time.Now().Before(end) && !r.load.tally.recovered() {
+		sleep(ctx, recoverPoll)
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// strike injects a fault for as long as it lasts, or until ctx is done.
+func (r *run) strike(ctx context.Context, s strike) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	befallen := s.befalls(r.load.tally.latestNode(), r.load.nodes)
+	over := r.load.tally.struck(s.kind, befallen...)
+	defer over()
+	end, err := r.nodes.inject(s.kind, befallen)
+	if err == nil {
+		sleep(ctx, s.lasts)
+	}
+	if end != nil {
+		err = errors.Join(err, end())
+	}
+	if err != nil {
+		return fmt.Errorf("%s of %v: %w", s.kind, befallen, err)
+	}
+	return nil
+}
+
+// startEnded starts nodes again that have ended by themselves, and has the result say so.
+func (r *run) startEnded() error {
+	for _, i := range r.nodes.ended() {
+		r.load.tally.struck(EndedByItself, i)()
+		if err := r.nodes.list[i].start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errBroken ends a run with UntilBroken.
+var errBroken = errors.New("a promise is broken")
+
+// watch calls Options.Show until ctx is done, and ends the run if that is wanted.
+func (r *run) watch(ctx context.Context, end func(error)) {
+	for (r.Show != nil || r.UntilBroken) && ctx.Err() == nil {
+		result := r.result()
+		if r.Show != nil {
+			r.Show(result)
+		}
+		if r.UntilBroken && result.Broken() {
+			end(errBroken)
+		}
+		sleep(ctx, showInterval)
+	}
+}
+
+func (r *run) result() *Result {
+	h := r.load.hello
+	out := &Result{
+		Isotone: r.Version, At: r.at, System: r.System, Version: h.Version, Command: r.Repeat, Seed: r.Seed,
+		CPUs: runtime.NumCPU(), Machine: runtime.GOOS + "/" + runtime.GOARCH,
+		Nodes: r.names, Clients: r.Clients, Processes: r.Processes, Network: r.nodes != nil && r.nodes.network != nil, LeftOut: r.leftOut,
+	}
+	r.load.tally.fill(out, Order(h.Promises))
+	return out
+}

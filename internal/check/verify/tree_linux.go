@@ -1,0 +1,49 @@
+package verify
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/isotone/isotone/internal/check/child"
+)
+
+// signalAll sends a signal to the process of a node and to all that it has started, as far as they have not left it: a server
+// may be many processes, in process groups of their own. The first is stopped meanwhile, so that it starts no more.
+func (n *node) signalAll(s os.Signal) error {
+	root := n.process.PID()
+	errs := []error{n.process.Signal(child.Stop)}
+	for _, pid := range descendants(root) {
+		if err := syscall.Kill(pid, s.(syscall.Signal)); err != syscall.ESRCH { // it has ended meanwhile
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, n.process.Signal(s))...)
+}
+
+// descendants returns the processes that a process has started, and those that these have.
+func descendants(root int) (pids []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	children := map[int][]int{}
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		// The state and the parent follow the name, which may itself hold parentheses.
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		pid, err1 := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		parent, err2 := strconv.Atoi(fields[1])
+		if errors.Join(err1, err2) == nil {
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	for list := children[root]; len(list) > 0; list = list[1:] {
+		pids = append(pids, list[0])
+		list = append(list, children[list[0]]...)
+	}
+	return pids
+}
