@@ -157,8 +157,13 @@ class Readings:
 
     def trouble(self) -> str:
         """Returns a part of a message: the latest failure of each node."""
-        failed = [(s.addr, s.error, s.failures) for s in self._sources.values() if s.error]
-        return "".join(failure(addr, error, times) for addr, error, times in failed)
+        parts = []
+        for source in self._sources.values():
+            if source.error:
+                parts.append(failure(source.addr, source.error, source.failures))
+            elif source.task:
+                parts.append(f"; {source.addr}: it has not answered yet")
+        return "".join(parts)
 
     def _wake(self) -> None:
         if not self._woken.done():
