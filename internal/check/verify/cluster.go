@@ -114,7 +114,7 @@ func (n *nodes) prepare(ctx context.Context, commands []driver.Command) error {
 			err = fmt.Errorf("%s: still runs after %v", p.Name, prepareTimeout)
 		}
 		if err != nil {
-			return errors.Join(err, p.Signal(os.Kill))
+			return errors.Join(err, p.Signal(os.Kill), killGroup(p))
 		}
 		if !p.State().Success() {
 			return fmt.Errorf("%s: %v:\n%s", p.Name, p.State(), tail(p.Log()))

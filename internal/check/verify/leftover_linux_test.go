@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -40,6 +42,25 @@ func TestNode_LeavesNothingBehind(t *testing.T) {
 		t.Error(err)
 	}
 	await.Until(t, "the end of the other", func() bool { return !holds(held)() })
+}
+
+// TestPrepare_LeavesNothingBehind of a command that is interrupted.
+func TestPrepare_LeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	held := filepath.Join(dir, "held")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	n := &nodes{dir: dir}
+	go func() {
+		done <- n.prepare(ctx, []driver.Command{{Command: []string{"sh", "-c", `sleep 1000 9>"$0" & wait`, held}}})
+	}()
+	await.Until(t, "the process of the command", holds(held))
+	cancel()
+	if err := await.Receive(t, "the end of the preparation", done); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	await.Until(t, "its end", func() bool { return !holds(held)() })
 }
 
 // sleeper starts a node that does nothing.

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,8 +87,11 @@ func ownDirectory(wanted string) (dir string, err error) {
 	if dir, err = filepath.Abs(wanted); err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
-	files, err2 := os.ReadDir(dir)
-	switch err = errors.Join(err, err2); {
+	var files []os.DirEntry
+	if err == nil {
+		files, err = os.ReadDir(dir)
+	}
+	switch {
 	case err != nil:
 		return dir, isotone.Errorf(isotone.CodeInvalidArgument, "--dir: %v", err)
 	case len(files) > 0:
@@ -331,7 +335,7 @@ func (r *run) watch(ctx context.Context, end func(error)) {
 func (r *run) result() *Result {
 	h := r.load.hello
 	out := &Result{
-		Isotone: r.Version, At: r.at, System: r.System, Version: h.Version, Command: r.Repeat, Seed: r.Seed,
+		Isotone: r.Version, At: r.at, System: cmp.Or(h.System, r.System), Version: h.Version, Command: r.Repeat, Seed: r.Seed,
 		CPUs: runtime.NumCPU(), Machine: runtime.GOOS + "/" + runtime.GOARCH,
 		Nodes: r.names, Clients: r.Clients, Processes: r.Processes, Network: r.nodes != nil && r.nodes.network != nil, LeftOut: r.leftOut,
 	}

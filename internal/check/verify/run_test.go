@@ -160,8 +160,11 @@ func TestRun_RefusesADirectoryWithFiles(t *testing.T) {
 func TestRun_EndsByItself(t *testing.T) {
 	t.Parallel()
 	o := options(t, right, "none")
-	o.Duration = time.Second
+	o.Duration, o.System = time.Second, "exec"
 	r, err := verify.Run(t.Context(), o)
+	if err == nil && r.System != "counter" {
+		t.Errorf("the system is %q, want the name that its driver says", r.System)
+	}
 	if err != nil || r.Interrupted || r.Seconds < 1 || r.Answers == 0 || len(r.Faults) > 0 {
 		t.Errorf("%v, %+v", err, r)
 	}

@@ -25,7 +25,7 @@ func (n *node) signalAll(s os.Signal) error {
 	return errors.Join(append(errs, n.process.Signal(s))...)
 }
 
-// killGroup ends what a process that has ended has left in its process group, such as a server that a script had started.
+// killGroup ends what is left in the process group of a process, such as a server that a script had started.
 func killGroup(p *child.Process) error {
 	if err := syscall.Kill(-p.PID(), syscall.SIGKILL); err != syscall.ESRCH { // nothing is left
 		return err
