@@ -35,8 +35,6 @@ type load struct {
 
 	work   sync.WaitGroup
 	cancel context.CancelFunc
-	mu     sync.Mutex
-	fault  error // the first of a driver
 }
 
 // startDrivers starts the processes of the load.

@@ -46,7 +46,8 @@ type run struct {
 }
 
 // Run starts the nodes, has clients ask, injects faults, and returns what it saw. If ctx is done it returns what was
-// seen until then. An error means that the run itself failed: a wrong answer is none. When it returns, all
+// seen until then. An error means that the run itself failed, as a driver may: a wrong answer is none. What was seen
+// before comes with it. When it returns, all
 // processes have ended, and their namespaces with them.
 func Run(ctx context.Context, o Options) (result *Result, err error) {
 	if err := o.Validate(); err != nil {
@@ -221,12 +222,12 @@ func (r *run) do(ctx context.Context) (*Result, error) {
 	if ctx.Err() == nil && fault != errBroken {
 		err = errors.Join(err, fault)
 	}
-	if err != nil {
+	result := r.result()
+	if err != nil && result.Answers == 0 {
 		return nil, err
 	}
-	result := r.result()
-	result.Interrupted = ctx.Err() != nil
-	return result, nil
+	result.Interrupted = ctx.Err() != nil || err != nil
+	return result, err
 }
 
 // breakAll injects faults until the run is over, or ctx is done, and ends them.

@@ -189,6 +189,15 @@ func TestRun_SaysWhyItFailed(t *testing.T) {
 	}
 }
 
+// TestRun_ShowsWhatItSawBeforeADriverEnded: an hour of faults is not lost by it.
+func TestRun_ShowsWhatItSawBeforeADriverEnded(t *testing.T) {
+	t.Parallel()
+	r, err := verify.Run(t.Context(), options(t, deserted, "none"))
+	if err == nil || !strings.Contains(err.Error(), "has ended by itself") || r == nil || r.Answers == 0 || !r.Interrupted {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
 func TestOptions_ListAllFaults(t *testing.T) {
 	o := options(t, right, "none", "melt")
 	o.Nodes, o.Clients, o.Processes, o.Count, o.Window, o.Duration, o.Timeout = 26, 0, 17, 0, 0, 0, 0
