@@ -45,7 +45,7 @@ type Options struct {
 	// Show is called a few times a second, if it is set, with what was measured until then.
 	Show func(*Result)
 
-	hurry time.Duration // 1, or by what faults and the times between them are shorter in tests
+	hurry time.Duration // in tests, how many times shorter faults and the pauses between them are; 0 stands for 1
 }
 
 // The bounds of options.
@@ -61,7 +61,7 @@ const (
 
 // Default returns the options of a run of a minute with 24 clients.
 func Default() Options {
-	return Options{Duration: time.Minute, Clients: 24, Processes: 3, Count: 1, Timeout: time.Second, Window: 1 << 20, hurry: 1}
+	return Options{Duration: time.Minute, Clients: 24, Processes: 3, Count: 1, Timeout: time.Second, Window: 1 << 20}
 }
 
 // Validate returns an error that names each option that is out of range. It matches isotone.ErrInvalidArgument.

@@ -45,10 +45,10 @@ type run struct {
 	names   []string
 }
 
-// Run starts the nodes, has clients ask, injects faults, and returns what it saw. If ctx is done it returns what was
-// seen until then. An error means that the run itself failed, as a driver may: a wrong answer is none. What was seen
-// before comes with it. When it returns, all
-// processes have ended, and their namespaces with them.
+// Run starts the nodes, has clients ask, injects faults, and returns what it saw. If ctx is done, it returns what was
+// seen until then. An error means that the run itself failed, for example because a driver ended; a wrong answer is no
+// error. A result that comes with an error has what was seen before. When Run returns, all processes have ended, and
+// their namespaces with them.
 func Run(ctx context.Context, o Options) (result *Result, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func (r *run) breakAll(ctx context.Context) error {
 	planner := newPlanner(r.Seed, r.kinds, r.load.nodes)
 	for len(r.kinds) > 0 && ctx.Err() == nil {
 		s := planner.next()
-		s.calm, s.lasts = s.calm/r.hurry, s.lasts/r.hurry
+		s.calm, s.lasts = s.calm/max(r.hurry, 1), s.lasts/max(r.hurry, 1)
 		if err := errors.Join(r.rest(ctx, time.Now().Add(s.calm)), r.recover(ctx, last)); err != nil {
 			return err
 		}

@@ -190,12 +190,13 @@ func (s *server) ask(r Request) []byte {
 		return encode(r.ID, struct{}{})
 	}
 	line := append(strconv.AppendUint([]byte(`{"id":`), r.ID, 10), `,"ok":{"calls":[`...)
-	for i, start := 0, Now(); i < r.Times; i++ {
-		began := Now()
-		if i > 0 && time.Duration(began-start) > timesFor {
+	for i, start := 0, time.Now(); i < r.Times; i++ {
+		now := time.Now()
+		if i > 0 && now.Sub(start) > timesFor {
 			break
 		}
-		first, err := s.system.Ask(r.Node, r.Count, time.Now().Add(timeout))
+		began := Now()
+		first, err := s.system.Ask(r.Node, r.Count, now.Add(timeout))
 		ended := Now()
 		if err == nil {
 			err = s.stopped()
