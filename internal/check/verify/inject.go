@@ -61,12 +61,12 @@ var straceDenied = sync.OnceValue(func() string {
 })
 
 // inject begins a fault. It is ended by end, also after an error, unless that is nil.
-func (n *nodes) inject(kind string, befallen []int) (end func() error, err error) {
+func (n *nodes) inject(kind string, targets []int) (end func() error, err error) {
 	var victims []*node
-	for _, i := range befallen {
+	for _, i := range targets {
 		victims = append(victims, n.list[i])
 	}
-	first := befallen[0]
+	first := targets[0]
 	switch kind {
 	case Kill:
 		return func() error { return each(victims, (*node).restart) }, each(victims, (*node).kill)

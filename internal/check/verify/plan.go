@@ -42,13 +42,12 @@ const (
 	lastMin, lastMax = 100 * time.Millisecond, 8 * time.Second
 )
 
-// strike is a fault to come.
-type strike struct {
+// plannedFault is a fault to come.
+type plannedFault struct {
 	calm  time.Duration // before it
 	kind  string
 	lasts time.Duration
-	// first says whom it befalls first: the node that gave the latest answer, or, if it is not negative, this one.
-	// all has it befall every node.
+	// first is the node that it hits, or latest. With all it hits every node.
 	first int
 	all   bool
 }
@@ -67,35 +66,35 @@ func newPlanner(seed uint64, kinds []string, nodes int) *planner {
 	return &planner{rand: rand.New(rand.NewPCG(seed, 0)), kinds: kinds, nodes: nodes}
 }
 
-// next draws a fault. Half of them befall the node that gave the latest answer, as it is probably the one that leads;
-// one in eight kills or pauses all nodes.
-func (p *planner) next() strike {
-	s := strike{
+// next draws a fault. Half of them hit the node that gave the latest answer, which is probably the leader. One
+// in eight of those that kill or pause hits all nodes.
+func (p *planner) next() plannedFault {
+	f := plannedFault{
 		calm: p.between(calmMin, calmMax), kind: p.kinds[p.rand.IntN(len(p.kinds))], lasts: p.between(lastMin, lastMax),
 		first: p.rand.IntN(p.nodes),
 	}
 	if p.rand.IntN(2) == 0 {
-		s.first = latest
+		f.first = latest
 	}
-	s.all = p.rand.IntN(8) == 0 && (s.kind == Kill || s.kind == Pause)
-	return s
+	f.all = p.rand.IntN(8) == 0 && (f.kind == Kill || f.kind == Pause)
+	return f
 }
 
-// befalls returns the nodes that a fault befalls, given which one gave the latest answer.
-func (s strike) befalls(latest, nodes int) (list []int) {
+// targets returns the nodes that a fault hits, given which one gave the latest answer.
+func (f plannedFault) targets(latest, nodes int) (list []int) {
 	switch {
-	case s.all:
+	case f.all:
 		for i := range nodes {
 			list = append(list, i)
 		}
 		return list
-	case s.first < 0:
+	case f.first < 0:
 		return []int{latest}
 	}
-	return []int{s.first}
+	return []int{f.first}
 }
 
-// between draws a time, uniform on a logarithmic scale: 10 to 20 ms is as likely as 1 to 2 s.
+// between draws a time, uniform on a logarithmic scale: 10 to 20 ms is as likely as 1 to 2 f.
 func (p *planner) between(low, high time.Duration) time.Duration {
 	return time.Duration(float64(low) * math.Pow(float64(high)/float64(low), p.rand.Float64())).Round(time.Millisecond)
 }

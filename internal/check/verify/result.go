@@ -110,7 +110,7 @@ type Call struct {
 // Fault is one fault that was injected.
 type Fault struct {
 	Kind  string  `json:"kind"`  // one of FaultKinds, or EndedByItself
-	Nodes []int   `json:"nodes"` // that it befell
+	Nodes []int   `json:"nodes"` // that it hit
 	AtS   float64 `json:"at_s"`
 	// EndS is when the fault ended: the process was started again, or the link was whole. It is 0 while it is under way.
 	EndS float64 `json:"end_s"`

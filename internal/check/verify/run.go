@@ -236,15 +236,15 @@ func (r *run) breakAll(ctx context.Context) error {
 	last := end.Add(-min(lastCalm, r.Duration/4))
 	planner := newPlanner(r.Seed, r.kinds, r.load.nodes)
 	for len(r.kinds) > 0 && ctx.Err() == nil {
-		s := planner.next()
-		s.calm, s.lasts = s.calm/max(r.hurry, 1), s.lasts/max(r.hurry, 1)
-		if err := errors.Join(r.rest(ctx, time.Now().Add(s.calm)), r.recover(ctx, last)); err != nil {
+		f := planner.next()
+		f.calm, f.lasts = f.calm/max(r.hurry, 1), f.lasts/max(r.hurry, 1)
+		if err := errors.Join(r.rest(ctx, time.Now().Add(f.calm)), r.recover(ctx, last)); err != nil {
 			return err
 		}
-		if s.lasts = min(s.lasts, time.Until(last)); s.lasts <= 0 {
+		if f.lasts = min(f.lasts, time.Until(last)); f.lasts <= 0 {
 			break
 		}
-		if err := r.strike(ctx, s); err != nil {
+		if err := r.runFault(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -281,23 +281,23 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// strike injects a fault for as long as it lasts, or until ctx is done.
-func (r *run) strike(ctx context.Context, s strike) error {
+// runFault injects a fault for as long as it lasts, or until ctx is done.
+func (r *run) runFault(ctx context.Context, f plannedFault) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	befallen := s.befalls(r.load.tally.latestNode(), r.load.nodes)
-	over := r.load.tally.struck(s.kind, befallen...)
+	targets := f.targets(r.load.tally.latestNode(), r.load.nodes)
+	over := r.load.tally.beginFault(f.kind, targets...)
 	defer over()
-	end, err := r.nodes.inject(s.kind, befallen)
+	end, err := r.nodes.inject(f.kind, targets)
 	if err == nil {
-		sleep(ctx, s.lasts)
+		sleep(ctx, f.lasts)
 	}
 	if end != nil {
 		err = errors.Join(err, end())
 	}
 	if err != nil {
-		return fmt.Errorf("%s of %v: %w", s.kind, befallen, err)
+		return fmt.Errorf("%s of %s: %w", f.kind, r.names[targets[0]], err)
 	}
 	return nil
 }
@@ -308,7 +308,7 @@ func (r *run) startEnded() error {
 		return nil
 	}
 	for _, i := range r.nodes.ended() {
-		r.load.tally.struck(EndedByItself, i)()
+		r.load.tally.beginFault(EndedByItself, i)()
 		if err := r.nodes.list[i].start(); err != nil {
 			return err
 		}

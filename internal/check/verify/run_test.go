@@ -48,8 +48,8 @@ func run(t testing.TB, o verify.Options, enough func(*verify.Result) bool) *veri
 	return r
 }
 
-// befell returns the kinds of all faults of a result that have ended.
-func befell(r *verify.Result) (kinds []string) {
+// endedKinds returns the kinds of all faults of a result that have ended.
+func endedKinds(r *verify.Result) (kinds []string) {
 	for _, f := range r.Faults {
 		if f.EndS > 0 {
 			kinds = append(kinds, f.Kind)
@@ -58,11 +58,11 @@ func befell(r *verify.Result) (kinds []string) {
 	return kinds
 }
 
-// hasAll reports whether all kinds befell, and answers came after the last of them.
+// hasAll reports whether faults of all kinds have ended, and answers came after the last of them.
 func hasAll(kinds ...string) func(*verify.Result) bool {
 	return func(r *verify.Result) bool {
 		for _, kind := range kinds {
-			if !slices.Contains(befell(r), kind) {
+			if !slices.Contains(endedKinds(r), kind) {
 				return false
 			}
 		}
@@ -137,7 +137,7 @@ func TestRun_StartsNodesAgain(t *testing.T) {
 	t.Parallel()
 	for _, faults := range []string{"none", verify.Pause} {
 		r := run(t, options(t, mortal, faults), func(r *verify.Result) bool { return r.Answers > 8000 })
-		if kinds := befell(r); r.Broken() || !slices.Contains(kinds, verify.EndedByItself) {
+		if kinds := endedKinds(r); r.Broken() || !slices.Contains(kinds, verify.EndedByItself) {
 			t.Errorf("%s: %v", faults, kinds)
 		}
 	}

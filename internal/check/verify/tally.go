@@ -182,8 +182,8 @@ func (t *tally) failed(err error) {
 	t.errors[message]++
 }
 
-// struck notes that a fault begins now. end has it end.
-func (t *tally) struck(kind string, nodes ...int) (end func()) {
+// beginFault notes that a fault begins now. end has it end.
+func (t *tally) beginFault(kind string, nodes ...int) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := &fault{Fault: Fault{Kind: kind, Nodes: nodes}, at: driver.Now()}

@@ -119,10 +119,10 @@ func checkFaults(r *verify.Result) error {
 	for i := range r.Faults {
 		f := &r.Faults[i]
 		if f.EndS != 0 && f.EndS < f.AtS || len(f.Nodes) > len(r.Nodes) {
-			return fmt.Errorf("fault %d lasts from %g s to %g s and befalls %d nodes, want an end after the beginning and at most %d", i+1, f.AtS, f.EndS, len(f.Nodes), len(r.Nodes))
+			return fmt.Errorf("fault %d lasts from %g s to %g s and hits %d nodes, want an end after the beginning and at most %d", i+1, f.AtS, f.EndS, len(f.Nodes), len(r.Nodes))
 		}
 		if at := slices.IndexFunc(f.Nodes, func(n int) bool { return n < 0 || n >= len(r.Nodes) }); at >= 0 {
-			return fmt.Errorf("fault %d befalls node %d of %d", i+1, f.Nodes[at], len(r.Nodes))
+			return fmt.Errorf("fault %d hits node %d of %d", i+1, f.Nodes[at], len(r.Nodes))
 		}
 		if err := checkTimes(fmt.Sprintf("fault %d", i+1), f.AtS, f.EndS, f.SilentMS/1000); err != nil {
 			return err

@@ -255,7 +255,7 @@ func TestRead_RefusesWhatCannotBeShown(t *testing.T) {
 		"its columns end after 3.6e+08":  func(r *verify.Result) { r.ColumnMS, r.Columns = 3_600_000, make([]verify.Column, 100_000) },
 		"it has a time of 1e+97 s":       func(r *verify.Result) { r.Columns[3].MaxMS = 1e100 },
 		"cpus are 16, 4 and -1":          func(r *verify.Result) { r.CPUs = -1 },
-		"fault 2 befalls node 3 of 3":    func(r *verify.Result) { r.Faults[1].Nodes[0] = 3 },
+		"fault 2 hits node 3 of 3":       func(r *verify.Result) { r.Faults[1].Nodes[0] = 3 },
 		"fault 1 lasts from 1.52 s to 1": func(r *verify.Result) { r.Faults[0].EndS = 1 },
 	} {
 		r := broken()

@@ -74,7 +74,7 @@ func (r run) node(i int) string {
 	return r.Nodes[i]
 }
 
-// nodes returns the names of the nodes that a fault befell.
+// nodes returns the names of the nodes that a fault hit.
 func (r run) nodes(f *verify.Fault) string {
 	names := make([]string, len(f.Nodes))
 	for i, n := range f.Nodes {
