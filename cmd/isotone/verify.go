@@ -201,7 +201,7 @@ func (c *verifyCmd) describe(ctx context.Context, con console) error {
 	}
 	hello, err := verify.Describe(ctx, c.System, command, c.Option)
 	if err != nil {
-		return err
+		return withoutResult(ctx, err, "answer")
 	}
 	if c.JSON {
 		text, err := json.MarshalIndent(hello, "", "  ")

@@ -101,6 +101,18 @@ func TestVerify_InterruptedShowsWhatItHas(t *testing.T) {
 	wantEmpty(t, tmp)
 }
 
+// TestVerify_WrongOptionsOfADriverAreUsageErrors: said once, however many drivers say so.
+func TestVerify_WrongOptionsOfADriverAreUsageErrors(t *testing.T) {
+	t.Parallel()
+	for option, want := range map[string]string{"mode=quorom": `option mode = "quorom": want quorum, lease`, "moed=lease": `there is no option "moed"`} {
+		cmd := reexec(t, nil, "verify", "--faults", "none", "--option", option)
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != exitUsage || strings.Count(string(out), want) != 1 || strings.Contains(string(out), "invalid:") {
+			t.Errorf("%s: exit code %d:\n%s", option, code, out)
+		}
+	}
+}
+
 // TestVerify_OfARunningCluster starts and breaks nothing.
 func TestVerify_OfARunningCluster(t *testing.T) {
 	t.Parallel()

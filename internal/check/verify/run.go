@@ -65,7 +65,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 		}
 	}()
 	if err := r.prepare(ctx, dir); err != nil {
-		return nil, err
+		return nil, refused(err)
 	}
 	return r.do(ctx)
 }
@@ -130,14 +130,25 @@ func (r *run) prepare(ctx context.Context, dir string) error {
 	if err := r.load.startDrivers(ctx, dir, prefix); err != nil {
 		return err
 	}
-	if err := each(r.load.drivers, func(p *driver.Process) error {
+	for _, p := range r.load.drivers {
 		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-		defer cancel()
-		return p.Connect(ctx, addresses, r.DriverOptions)
-	}); err != nil {
-		return fmt.Errorf("connect: %w", err)
+		err := p.Connect(ctx, addresses, r.DriverOptions)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("connect: %w", err)
+		}
 	}
 	return r.waitReady(ctx)
+}
+
+// refused returns what a driver says of a wrong request, for example of an option that it does not have, as an error that
+// matches isotone.ErrInvalidArgument. Other errors stay as they are.
+func refused(err error) error {
+	var told *driver.Error
+	if errors.As(err, &told) && told.Kind == driver.Invalid {
+		return isotone.Errorf(isotone.CodeInvalidArgument, "%s", told.Message)
+	}
+	return err
 }
 
 // Describe returns what a driver says of its system.
@@ -147,7 +158,7 @@ func Describe(ctx context.Context, system string, command []string, options map[
 		return hello, err
 	}
 	hello, err = p.Hello(ctx, options)
-	return hello, errors.Join(err, p.Close())
+	return hello, errors.Join(refused(err), p.Close())
 }
 
 // startNodes has a driver plan the nodes, and starts them.
