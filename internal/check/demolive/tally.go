@@ -55,10 +55,14 @@ func (t *tally) received(had int, data []byte, now time.Time) int {
 		t.fault("a reader got version %d after version %d", version, had)
 	default:
 		d := t.docs[i]
-		if d.got == 0 {
+		// Readers take the time before they come here, so they may come in another order.
+		if d.got == 0 || now.Before(d.first) {
 			d.first = now
 		}
-		d.got, d.last = d.got+1, now
+		if now.After(d.last) {
+			d.last = now
+		}
+		d.got++
 		t.count++
 		return version
 	}

@@ -71,6 +71,19 @@ func TestTally_CountsWhatAReaderPassesOverAndWhatNobodyGets(t *testing.T) {
 	}
 }
 
+// TestTally_ReadersMayCountInAnotherOrder than that in which they got the document.
+func TestTally_ReadersMayCountInAnotherOrder(t *testing.T) {
+	tally := newTally(3, 1, []byte(docOf(1)))
+	tally.wrote([]byte(docOf(2)))
+	written := tally.docs[1].written
+	for _, ms := range []time.Duration{20, 30, 10} {
+		tally.received(1, []byte(docOf(2)), written.Add(ms*time.Millisecond))
+	}
+	if first, last := tally.lag(); first != 10*time.Millisecond || last != 30*time.Millisecond {
+		t.Errorf("from %v to %v, want 10 to 30 ms", first, last)
+	}
+}
+
 func TestTally_NoticesWrongEvents(t *testing.T) {
 	for want, events := range map[string][]string{
 		"not what was written":      {docOf(1), strings.Replace(docOf(2), "[]", "[1]", 1), docOf(3)},
