@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,31 @@ func Dial(t *testing.T, addr string, cfg *tls.Config) net.Conn {
 	return c
 }
 
+// onDemand opens its connection at the first use. A node ends a connection that stays silent for ten seconds, and on a busy machine a test
+// may need longer to get from one of its connections to the next: to check a password is work.
+type onDemand struct {
+	net.Conn // nil before
+	dial     func() net.Conn
+	once     sync.Once
+}
+
+func dialOnDemand(t *testing.T, addr string, cfg *tls.Config) *onDemand {
+	return &onDemand{dial: func() net.Conn {
+		t.Helper()
+		return Dial(t, addr, cfg)
+	}}
+}
+
+func (c *onDemand) opened() net.Conn {
+	c.once.Do(func() { c.Conn = c.dial() })
+	return c.Conn
+}
+
+func (c *onDemand) Read(b []byte) (int, error)    { return c.opened().Read(b) }
+func (c *onDemand) Write(b []byte) (int, error)   { return c.opened().Write(b) }
+func (c *onDemand) SetDeadline(t time.Time) error { return c.opened().SetDeadline(t) }
+func (c *onDemand) Close() error                  { return c.opened().Close() }
+
 // HTTPConn is a connection for HTTP/1.1.
 type HTTPConn struct {
 	t *testing.T
@@ -38,10 +64,10 @@ type HTTPConn struct {
 	R *bufio.Reader // of its answers
 }
 
-// DialHTTP is Dial for that protocol.
+// DialHTTP is Dial for that protocol, at the first request.
 func DialHTTP(t *testing.T, addr string, cfg *tls.Config) *HTTPConn {
 	t.Helper()
-	c := Dial(t, addr, cfg)
+	c := dialOnDemand(t, addr, cfg)
 	return &HTTPConn{t, c, bufio.NewReader(c)}
 }
 
@@ -94,10 +120,10 @@ type RedisConn struct {
 	R *bufio.Reader // of its answers
 }
 
-// DialRedis is Dial for that protocol.
+// DialRedis is Dial for that protocol, at the first command.
 func DialRedis(t *testing.T, addr string, cfg *tls.Config) *RedisConn {
 	t.Helper()
-	c := Dial(t, addr, cfg)
+	c := dialOnDemand(t, addr, cfg)
 	return &RedisConn{t, c, bufio.NewReader(c)}
 }
 
