@@ -84,7 +84,7 @@ func (n *nodes) inject(f plannedFault, targets []int) (end func() error, err err
 	case Clock:
 		return func() error { return each(victims, setClock(0)) }, each(victims, setClock(f.off))
 	case ClockKill:
-		return func() error { return each(victims, (*node).start) }, each(victims, setClock(f.off))
+		return func() error { return each(victims, (*node).replace) }, each(victims, setClock(f.off))
 	}
 	rules := n.rules(f.kind, first)
 	return func() error { return each(rules, n.network.end) }, each(rules, n.network.begin)
@@ -149,22 +149,19 @@ func (n *nodes) disturbDisk(victim *node, kind string) (end func() error, err er
 	}, nil
 }
 
-// clockTries bounds how often a node is stopped until its clock can be set.
-const clockTries = 1000
+// clockTimeout bounds how long it may take until clocks of a node can be set.
+const clockTimeout = 20 * time.Second
 
 // setClock returns what has the wall clock of a node be ahead by so much. What the node starts afterwards has a right one.
 func setClock(off time.Duration) func(*node) error {
 	return func(n *node) (err error) {
-		for range clockTries {
-			if !n.running() {
-				return nil
-			}
+		for late := time.Now().Add(clockTimeout); n.running(); {
 			err = errors.Join(n.stop(), each(n.processes(), func(pid int) error { return wallclock.Set(pid, off) }))
-			if err = errors.Join(err, n.cont()); !errors.Is(err, wallclock.ErrBusy) {
+			if err = errors.Join(err, n.cont()); !errors.Is(err, wallclock.ErrBusy) || time.Now().After(late) {
 				return err
 			}
 		}
-		return err
+		return nil
 	}
 }
 

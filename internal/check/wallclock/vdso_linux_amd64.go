@@ -123,7 +123,8 @@ func (v *vdso) patch(image []byte, offset time.Duration) {
 }
 
 // within reports whether an offset is that of an instruction that begins within what patch changes. At the first instruction of a
-// function a thread may well be: then it executes the new one.
+// function a thread may well be: then it executes the new one. Threads elsewhere in a function end it as they have begun.
+// One that was there when a signal came, and executes its handler, is not seen.
 func (v *vdso) within(at int) bool {
 	for from := range v.jumps {
 		if at > from && at < from+jumpSize {

@@ -68,15 +68,19 @@ func TestSet_RefusesAnotherVDSO(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := *v
-	other.image = bytes.Clone(v.image)
-	other.image[v.code-1]++
+	changed, longer := *v, *v
+	changed.image = bytes.Clone(v.image)
+	changed.image[v.code-1]++
+	longer.image = append(bytes.Clone(v.image), make([]byte, 4096)...)
+	longer.code = len(v.image)
 	cmd := exec.Command("sleep", "60")
 	if err := child.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	if err := other.set(cmd.Process.Pid, time.Hour); err == nil || !strings.Contains(err.Error(), "another vDSO") {
-		t.Errorf("got %v", err)
+	for name, other := range map[string]vdso{"changed": changed, "longer": longer} {
+		if err := other.set(cmd.Process.Pid, time.Hour); err == nil || !strings.Contains(err.Error(), "another vDSO") {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }

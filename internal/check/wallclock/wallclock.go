@@ -8,5 +8,6 @@ package wallclock
 
 import "errors"
 
-// ErrBusy is returned by [Set] while a thread of the process executes what is to be replaced.
-var ErrBusy = errors.New("a thread is about to read the clock")
+// ErrBusy is returned by [Set] while a thread of the process executes what is to be replaced, or does not stop, because it waits for
+// a disk or for a process that it has started.
+var ErrBusy = errors.New("a thread does not stop where its clock can be set")

@@ -310,6 +310,32 @@ func TestSet_OfWhatHasEnded(t *testing.T) {
 	}
 }
 
+// TestSet_OfWhatDoesNotStop: a thread that waits for the process that it has started, which has stopped, too.
+func TestSet_OfWhatDoesNotStop(t *testing.T) {
+	t.Parallel()
+	path, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3, which calls clone, is not installed")
+	}
+	const script = `
+import ctypes, os, signal
+CLONE_VFORK = 0x4000
+child = ctypes.CDLL(None).syscall(56, CLONE_VFORK | signal.SIGCHLD, 0, 0, 0, 0)
+if child == 0:
+    print("child", os.getpid(), flush=True)
+    signal.pause()
+`
+	p := start(t, path, "-c", script)
+	waits := p.ask(t, "")["child"]
+	if err := wallclock.Set(p.Process.Pid, time.Hour); !errors.Is(err, wallclock.ErrBusy) {
+		t.Errorf("got %v", err)
+	}
+	if err := errors.Join(syscall.Kill(p.Process.Pid, syscall.SIGCONT), syscall.Kill(int(waits), syscall.SIGKILL)); err != nil {
+		t.Fatal(err)
+	}
+	set(t, p.Process.Pid, time.Hour)
+}
+
 func TestDenied_NotHere(t *testing.T) {
 	t.Parallel()
 	if why := wallclock.Denied(); why != "" {
