@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/anishathalye/porcupine"
+
 	"github.com/isotone/isotone"
 )
 
@@ -76,7 +77,7 @@ func TestChecker_AgreesWithPorcupine(t *testing.T) {
 			mutate(r, list)
 		}
 		want := strongest(list)
-		c := judged(r, list, clients)
+		c := judged(r, list, clients, RealTime)
 		got := (&Result{Verdicts: c.report(RealTime)}).Held()
 		if got != want {
 			t.Fatalf("seed %d: the checker says %q, Porcupine and all comparisons say %q", seed, got, want)

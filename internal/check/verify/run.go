@@ -220,6 +220,7 @@ func (r *run) waitReady(ctx context.Context) error {
 // do runs the load and the faults.
 func (r *run) do(ctx context.Context) (*Result, error) {
 	r.at, r.load.tally = time.Now(), newTally(r.Clients, r.Window)
+	r.load.tally.checker.intervals = r.load.hello.Promises == driver.Intervals
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r.load.start(running, cancel)

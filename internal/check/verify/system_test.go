@@ -34,6 +34,9 @@ const (
 	still    = "still"    // ends at once
 	deserted = "deserted" // right, but its driver ends after a while
 	mortal   = "mortal"   // right, and each node ends after a thousand answers
+
+	truthful = "truthful" // clocks: each node says when it is, give or take a millisecond
+	lying    = "lying"    // clocks, of which each is off by more than it says
 )
 
 func TestMain(m *testing.M) {
@@ -112,6 +115,9 @@ func (c *counter) take(count uint64) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answers++
+	if c.kind == truthful || c.kind == lying {
+		return strconv.FormatInt(driver.Now(), 10), nil
+	}
 	if c.kind == garbled && c.answers%100 == 0 {
 		return "soon", nil
 	}
@@ -170,9 +176,13 @@ type line struct {
 }
 
 func (s *counters) Hello(map[string]string) (driver.Hello, error) {
-	return driver.Hello{
+	h := driver.Hello{
 		Protocol: driver.Protocol, System: "counter", Version: s.kind, Promises: "real-time", CountMax: 10, TimesMax: 16, Nodes: 3, NodesMax: 5, Ports: 1,
-	}, nil
+	}
+	if s.kind == truthful || s.kind == lying {
+		h.Promises, h.CountMax = driver.Intervals, 1
+	}
+	return h, nil
 }
 
 func (s *counters) Plan(where driver.PlanRequest, _ map[string]string) (plan driver.Plan, err error) {
@@ -222,6 +232,16 @@ func (s *counters) idle(addr string) (l *line) {
 
 // asksMax is how often such a driver asks.
 const asksMax = 500
+
+// AskInterval reads the clock of a node.
+func (s *counters) AskInterval(node int, deadline time.Time) (earliest, latest isotone.Timestamp, err error) {
+	now, err := s.Ask(node, 1, deadline)
+	if s.kind == lying {
+		now.Index += uint64(node * 10 * int(time.Millisecond))
+	}
+	earliest.Index, latest.Index = now.Index-uint64(time.Millisecond), now.Index+uint64(time.Millisecond)
+	return earliest, latest, err
+}
 
 func (s *counters) Ask(node int, count uint64, deadline time.Time) (first isotone.Timestamp, err error) {
 	if s.kind == deserted && s.asks.Add(1) > asksMax {

@@ -20,6 +20,7 @@ func (p *Process) Hello(ctx context.Context, options map[string]string) (h Hello
 		return h, p.fail(err)
 	}
 	p.timed.Store(h.TimesMax > 1)
+	p.intervals.Store(h.Promises == Intervals)
 	return h, nil
 }
 
@@ -31,8 +32,8 @@ func (h *Hello) check() error {
 	switch {
 	case h.Protocol != Protocol:
 		return fmt.Errorf("speaks version %d of the protocol: want %d", h.Protocol, Protocol)
-	case !slices.Contains([]string{"unique", "client", "real-time"}, h.Promises):
-		return fmt.Errorf("answered hello with the promise %.40q: want unique, client or real-time", h.Promises)
+	case !slices.Contains([]string{"unique", "client", "real-time", Intervals}, h.Promises):
+		return fmt.Errorf("answered hello with the promise %.40q: want unique, client, real-time or intervals", h.Promises)
 	case h.Ports > portsMax:
 		return fmt.Errorf("answered hello with %d ports for each node: want at most %d", h.Ports, portsMax)
 	}
@@ -114,6 +115,9 @@ func (p *Process) check(ask AskRequest, a *Answer, began, ended int64) error {
 		last = c.Ended
 		if c.Count != ask.Count {
 			return fmt.Errorf("count: want %d", ask.Count)
+		}
+		if (c.Last != "") != p.intervals.Load() {
+			return errors.New("last: want it with the promise intervals, and with no other")
 		}
 	}
 	return nil

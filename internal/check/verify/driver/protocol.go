@@ -18,6 +18,9 @@ const (
 	LineMax = 4 << 20
 )
 
+// Intervals is the promise of a clock that answers with an interval of time in place of numbers.
+const Intervals = "intervals"
+
 // The errors of a driver.
 const (
 	// Unavailable: the system refused or did not answer in time. During faults that is no offence.
@@ -65,7 +68,7 @@ type Hello struct {
 	Protocol int    `json:"protocol"`
 	System   string `json:"system"`
 	Version  string `json:"version"`
-	// Promises is the strongest order that the system promises: unique, client or real-time.
+	// Promises is the strongest order that the system promises: unique, client, real-time, or Intervals.
 	Promises string `json:"promises"`
 	// CountMax is how many numbers one call may ask for; 1 if not set.
 	CountMax uint64 `json:"count_max,omitempty"`
@@ -121,10 +124,12 @@ type Answer struct {
 	Failed *Failed `json:"failed,omitempty"`
 }
 
-// Call is one call that got Count numbers, from First on, each one above the one before.
+// Call is one call that got Count numbers, from First on, each one above the one before. With the promise Intervals it got one interval,
+// from First to Last, and Count is 1.
 type Call struct {
-	// First is a decimal number below 2¹²⁸.
+	// First and Last are decimal numbers below 2¹²⁸.
 	First string `json:"first"`
+	Last  string `json:"last,omitempty"`
 	Count uint64 `json:"count"`
 	// Began and Ended are readings of CLOCK_MONOTONIC, in nanoseconds, before the request was written and after the
 	// answer was read. A driver whose language cannot read it leaves out both; then Times is always 1, and the

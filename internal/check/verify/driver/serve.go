@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/isotone/isotone"
 )
 
 const (
@@ -196,7 +198,7 @@ func (s *server) ask(r Request) []byte {
 			break
 		}
 		began := Now()
-		first, err := s.system.Ask(r.Node, r.Count, now.Add(timeout))
+		first, last, err := s.call(r, now.Add(timeout))
 		ended := Now()
 		if err == nil {
 			err = s.stopped()
@@ -207,8 +209,11 @@ func (s *server) ask(r Request) []byte {
 		if i > 0 {
 			line = append(line, ',')
 		}
-		line = append(AppendNumber(append(line, `{"first":"`...), first), `","count":`...)
-		line = strconv.AppendUint(line, r.Count, 10)
+		line = append(AppendNumber(append(line, `{"first":"`...), first), '"')
+		if s.hello.Promises == Intervals {
+			line = append(AppendNumber(append(line, `,"last":"`...), last), '"')
+		}
+		line = strconv.AppendUint(append(line, `,"count":`...), r.Count, 10)
 		if clockShared {
 			line = strconv.AppendInt(append(line, `,"began":`...), began, 10)
 			line = strconv.AppendInt(append(line, `,"ended":`...), ended, 10)
@@ -216,6 +221,15 @@ func (s *server) ask(r Request) []byte {
 		line = append(line, '}')
 	}
 	return append(line, "]}}\n"...)
+}
+
+// call makes one call. The last number counts only with the promise Intervals.
+func (s *server) call(r Request, deadline time.Time) (first, last isotone.Timestamp, err error) {
+	if s.hello.Promises == Intervals {
+		return s.system.(IntervalSystem).AskInterval(r.Node, deadline)
+	}
+	first, err = s.system.Ask(r.Node, r.Count, deadline)
+	return first, last, err
 }
 
 // stopped returns an error once the input has ended: then nobody reads the answers.

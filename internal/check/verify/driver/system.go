@@ -27,6 +27,13 @@ type System interface {
 	Close()
 }
 
+// IntervalSystem is a System that may promise [Intervals]. It is asked for them in place of numbers then.
+type IntervalSystem interface {
+	System
+	// AskInterval asks a node for an interval. Goroutines call it side by side.
+	AskInterval(node int, deadline time.Time) (earliest, latest isotone.Timestamp, err error)
+}
+
 // systems are those that are part of this program.
 var systems = map[string]func() System{
 	"http":     func() System { return &webSystem{} },

@@ -294,6 +294,26 @@ func TestIsotone_OnlyTheLeaderAnswers(t *testing.T) {
 	}
 }
 
+func TestIsotone_EachNodeKnowsTheTime(t *testing.T) {
+	r := run(t, start(t, "isotone"), 3, map[string]string{"binary": trial.Binary, "numbers": "interval", "env": "LOG_LEVEL=warn"})
+	if r.hello.Promises != driver.Intervals || r.hello.CountMax != 1 {
+		t.Errorf("%+v", r.hello)
+	}
+	for node := range r.nodes {
+		await.Done(t, await.Timeout, func() (bool, string) { // the leadership may move meanwhile
+			a := r.ask(node, 0, 2, 1)
+			for _, c := range a.Calls {
+				earliest, err := driver.ParseNumber(c.First)
+				latest, err2 := driver.ParseNumber(c.Last)
+				if err != nil || err2 != nil || !earliest.Before(latest) || c.Count != 1 {
+					t.Errorf("node %d: %+v", node, c)
+				}
+			}
+			return len(a.Calls) == 2, fmt.Sprintf("%+v", a)
+		})
+	}
+}
+
 // refusal is what a node says that does not lead, or during an election.
 var refusal = regexp.MustCompile(`^(MOVED 0 127\.0\.0\.1:\d+$|CLUSTERDOWN |TRYAGAIN )`)
 

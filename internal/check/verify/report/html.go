@@ -171,10 +171,14 @@ func (r run) pageAnomalies(p *page) {
 }
 
 func (r run) pageRun(p *page) {
-	p.Figures = []pageRow{
-		{"answers", bench.Group(r.Answers)}, {"numbers", bench.Group(r.Numbers)}, {"failed calls", bench.Group(r.Failed)},
-		{"latency p50", millis(r.P50MS)}, {"p99", millis(r.P99MS)}, {"max", millis(r.MaxMS)}, {"longest silence", millis(r.LongestMS)},
+	p.Figures = []pageRow{{"answers", bench.Group(r.Answers)}}
+	if r.Numbers > 0 {
+		p.Figures = append(p.Figures, pageRow{"numbers", bench.Group(r.Numbers)})
 	}
+	p.Figures = append(p.Figures, []pageRow{
+		{"failed calls", bench.Group(r.Failed)},
+		{"latency p50", millis(r.P50MS)}, {"p99", millis(r.P99MS)}, {"max", millis(r.MaxMS)}, {"longest silence", millis(r.LongestMS)},
+	}...)
 	n := len(r.Columns)
 	if n == 0 {
 		return

@@ -122,6 +122,14 @@ func bounds(c *verify.Call) (first, last *big.Int) {
 	return first, last.Add(last, first)
 }
 
+// latest returns the latest time of an interval that a call got.
+func latest(c *verify.Call) string {
+	if _, last := bounds(c); last != nil {
+		return last.String()
+	}
+	return c.First
+}
+
 // numbers returns what a call got.
 func numbers(c *verify.Call) string {
 	if _, last := bounds(c); last != nil && c.Count > 1 {

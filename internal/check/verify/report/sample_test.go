@@ -80,9 +80,21 @@ func interrupted() *verify.Result {
 	return r
 }
 
+// intervals returns a run of a clock that told a time that had passed.
+func intervals() *verify.Result {
+	r := good()
+	r.Numbers, r.Verdicts = 0, []verify.Verdict{{Order: verify.Intervals, Promised: true, Violations: 1}}
+	r.Anomalies = []verify.Anomaly{{
+		Order:   verify.Intervals,
+		Earlier: verify.Call{Known: true, Client: 3, Node: 0, BeganS: 1.6101, EndedS: 1.6104, First: "1795759200123456789", Count: 200_001},
+		Later:   verify.Call{Known: true, Client: 7, Node: 1, BeganS: 1.6116, EndedS: 1.6123, First: "1795759200122456789", Count: 300_001},
+	}}
+	return r
+}
+
 // results are the samples by name.
 func results() map[string]*verify.Result {
-	return map[string]*verify.Result{"good": good(), "broken": broken(), "interrupted": interrupted(), "empty": {}}
+	return map[string]*verify.Result{"good": good(), "broken": broken(), "interrupted": interrupted(), "intervals": intervals(), "empty": {}}
 }
 
 // kindsOf are what noisy injects.
