@@ -133,6 +133,8 @@ type Fault struct {
 	SilentMS float64 `json:"silent_ms"`
 	Answers  uint64  `json:"answers"` // of calls that ended during the fault
 	Failed   uint64  `json:"failed"`
+	// Note says what the system refused, so that the fault was another one than its kind says: "not removed: …".
+	Note string `json:"note,omitempty"`
 }
 
 // Column is what ended within a span of time.

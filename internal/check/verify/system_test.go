@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,15 +29,15 @@ const role = "ISOTONE_TEST_VERIFY"
 // The kinds of counters.
 const (
 	right    = "right"    // one counter for all nodes, in a file
+	electing = "electing" // the same, but each second time a member cannot be removed, or added
+	truthful = "truthful" // no counter: each node says when it is, give or take a millisecond
+	lying    = "lying"    // the same, but each is off by more than it says
 	amnesiac = "amnesiac" // in memory
 	ahead    = "ahead"    // each node takes a hundred numbers from the file at a time
 	garbled  = "garbled"  // now and then an answer is no number
 	still    = "still"    // ends at once
 	deserted = "deserted" // right, but its driver ends after a while
 	mortal   = "mortal"   // right, and each node ends after a thousand answers
-
-	truthful = "truthful" // clocks: each node says when it is, give or take a millisecond
-	lying    = "lying"    // clocks, of which each is off by more than it says
 )
 
 func TestMain(m *testing.M) {
@@ -69,6 +70,9 @@ func driverOf(t testing.TB, kind string) []string {
 
 // serveCounter is a node.
 func serveCounter(kind, address, path string) error {
+	if slices.Contains(os.Args, joined) {
+		fmt.Println(joined)
+	}
 	if kind == still {
 		return fmt.Errorf("this node does not want to run")
 	}
@@ -165,6 +169,7 @@ type counters struct {
 	kind  string
 	addrs []string
 	asks  atomic.Int64
+	steps atomic.Int64 // tries to change members
 
 	mu    sync.Mutex
 	conns map[string][]*line // idle, by address
@@ -178,6 +183,7 @@ type line struct {
 func (s *counters) Hello(map[string]string) (driver.Hello, error) {
 	h := driver.Hello{
 		Protocol: driver.Protocol, System: "counter", Version: s.kind, Promises: "real-time", CountMax: 10, TimesMax: 16, Nodes: 3, NodesMax: 5, Ports: 1,
+		Members: s.kind == right || s.kind == electing,
 	}
 	if s.kind == truthful || s.kind == lying {
 		h.Promises, h.CountMax = driver.Intervals, 1
@@ -207,6 +213,25 @@ func (s *counters) Ready(node int, deadline time.Time) error {
 		_ = l.Close()
 	}
 	return err
+}
+
+// joined is what a node prints that was started as a member that was added.
+const joined = "this node has joined"
+
+// Remove does nothing, as a node knows of no other.
+func (s *counters) Remove(int, driver.Command, time.Time) error { return s.change() }
+
+func (s *counters) Add(_ int, start driver.Command, _ time.Time) (driver.Command, error) {
+	start.Command = append(slices.Clone(start.Command), joined)
+	return start, s.change()
+}
+
+// change tries to change the members.
+func (s *counters) change() error {
+	if s.steps.Add(1)%2 == 1 && s.kind == electing {
+		return driver.Errorf(driver.Unavailable, "no leader is known")
+	}
+	return nil
 }
 
 func (s *counters) dial(addr string, deadline time.Time) (*line, error) {

@@ -195,6 +195,18 @@ func (t *tally) beginFault(kind string, nodes ...int) (end func()) {
 	}
 }
 
+// note says of the fault that is under way what became of it.
+func (t *tally) note(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range slices.Backward(t.faults) {
+		if f.end == 0 {
+			f.Note = text
+			return
+		}
+	}
+}
+
 // recovered reports whether there was an answer after the latest fault.
 func (t *tally) recovered() bool {
 	t.mu.Lock()

@@ -71,6 +71,24 @@ func (p *Process) Ready(ctx context.Context, node int, timeout time.Duration) er
 	return p.do(ctx, timeout, Request{Do: "ready", Node: node, TimeoutMS: milliseconds(timeout)}, nil)
 }
 
+// Remove has the others no longer count a node as a member. It was started by a command, runs until then, and is not needed after that. The
+// driver has to have said that it can.
+func (p *Process) Remove(ctx context.Context, node int, start Command, timeout time.Duration) error {
+	return p.do(ctx, timeout, Request{Do: "remove", Node: node, Start: &start, TimeoutMS: milliseconds(timeout)}, nil)
+}
+
+// Add makes a node that was removed, and does not run, a member without data. It returns the command that starts it from now on.
+func (p *Process) Add(ctx context.Context, node int, start Command, timeout time.Duration) (Command, error) {
+	var added Added
+	if err := p.do(ctx, timeout, Request{Do: "add", Node: node, Start: &start, TimeoutMS: milliseconds(timeout)}, &added); err != nil {
+		return start, err
+	}
+	if len(added.Start.Command) == 0 {
+		return start, p.fail(errors.New("answered add with no command"))
+	}
+	return added.Start, nil
+}
+
 // AskRequest is what [Process.Ask] asks for.
 type AskRequest struct {
 	Node    int

@@ -26,7 +26,7 @@ var isotoneOptions = map[string]string{
 }
 
 func (*isotoneSystem) Hello(options map[string]string) (Hello, error) {
-	h := Hello{System: "isotone", Promises: "real-time", CountMax: 1 << 32, Nodes: 3, NodesMax: 9, Ports: 2, Options: isotoneOptions}
+	h := Hello{System: "isotone", Promises: "real-time", CountMax: 1 << 32, Nodes: 3, NodesMax: 9, Ports: 2, Members: true, Options: isotoneOptions}
 	numbers, err := numbersOf(options)
 	switch numbers {
 	case "timestamps64":

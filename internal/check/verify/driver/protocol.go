@@ -34,7 +34,7 @@ const (
 // Request is what the driver is asked to do.
 type Request struct {
 	ID uint64 `json:"id"`
-	// Do is hello, plan, connect, ready or ask.
+	// Do is hello, plan, connect, ready, ask, remove or add.
 	Do string `json:"do"`
 	// Protocol is that of hello.
 	Protocol int `json:"protocol,omitempty"`
@@ -43,8 +43,10 @@ type Request struct {
 	Plan      *PlanRequest      `json:"plan,omitempty"`
 	Addresses []string          `json:"addresses,omitempty"`
 	Options   map[string]string `json:"options,omitempty"`
-	// Node is the index of the node that is asked by ready and ask: this one and no other.
-	Node int `json:"node"`
+	// Node is the index of the node that is asked by ready and ask: this one and no other. Remove and add are about it; Start is how it was
+	// started then, and TimeoutMS how long that may take.
+	Node  int      `json:"node"`
+	Start *Command `json:"start,omitempty"`
 	// Client, Count, Times and TimeoutMS are those of ask: numbers for a client, up to Times calls one after the other, in
 	// each of which Count numbers are wanted and an answer may take TimeoutMS. Ready has TimeoutMS, too.
 	Client    int    `json:"client,omitempty"`
@@ -79,8 +81,15 @@ type Hello struct {
 	NodesMax int `json:"nodes_max,omitempty"`
 	// Ports is how many TCP ports a node needs.
 	Ports int `json:"ports,omitempty"`
+	// Members: the members can be changed while the system runs, so the driver answers remove and add.
+	Members bool `json:"members,omitempty"`
 	// Options describes the options of the driver by name, for people.
 	Options map[string]string `json:"options,omitempty"`
+}
+
+// Added is the answer to add.
+type Added struct {
+	Start Command `json:"start"` // how the node is started from now on
 }
 
 // PlanRequest says where nodes may run.

@@ -34,6 +34,16 @@ type IntervalSystem interface {
 	AskInterval(node int, deadline time.Time) (earliest, latest isotone.Timestamp, err error)
 }
 
+// MemberSystem is a System whose members can be changed while it runs, if its Hello says so.
+type MemberSystem interface {
+	System
+	// Remove has the other nodes no longer count one as a member, which runs. Repeated, it does nothing.
+	Remove(node int, start Command, deadline time.Time) error
+	// Add makes a node that was removed, and does not run, a member without data, and returns how it is started from now on. It is repeated if it
+	// fails.
+	Add(node int, start Command, deadline time.Time) (Command, error)
+}
+
 // systems are those that are part of this program.
 var systems = map[string]func() System{
 	"http":     func() System { return &webSystem{} },

@@ -314,6 +314,39 @@ func TestIsotone_EachNodeKnowsTheTime(t *testing.T) {
 	}
 }
 
+// TestIsotone_AMemberJoinsAgain without data, after it was removed; and the others count it.
+func TestIsotone_AMemberJoinsAgain(t *testing.T) {
+	r := run(t, start(t, "isotone"), 3, map[string]string{"binary": trial.Binary, "env": "LOG_LEVEL=warn"})
+	if !r.hello.Members {
+		t.Fatalf("%+v", r.hello)
+	}
+	const node, other = 1, 2
+	for range 2 {
+		r.leave(node)
+		command, err := r.p.Add(t.Context(), node, r.plan.Nodes[node].Command, await.Timeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.plan.Nodes[node].Command = command
+		r.start(node)
+		r.waitReady(node)
+	}
+	r.leave(other) // without it the leader needs the one that has joined
+	r.increase(0, 1)
+}
+
+// leave has a node removed, which it may be told twice, and ends it.
+func (r *running) leave(node int) {
+	r.t.Helper()
+	for range 2 {
+		await.Done(r.t, await.Timeout, func() (bool, string) { // the leadership may move meanwhile
+			err := r.p.Remove(r.t.Context(), node, r.plan.Nodes[node].Command, await.Timeout)
+			return err == nil, fmt.Sprint(err)
+		})
+	}
+	r.end(node, os.Kill)
+}
+
 // refusal is what a node says that does not lead, or during an election.
 var refusal = regexp.MustCompile(`^(MOVED 0 127\.0\.0\.1:\d+$|CLUSTERDOWN |TRYAGAIN )`)
 

@@ -201,7 +201,7 @@ func (r run) pageFaults(p *page) {
 	}
 	worst := r.worst()
 	for _, f := range r.listed(faultsMax) {
-		p.Faults = append(p.Faults, pageFault{At: fmt.Sprintf("%.1f", f.AtS), Fault: r.fault(f), Lasted: span(r.end(f) - f.AtS),
+		p.Faults = append(p.Faults, pageFault{At: fmt.Sprintf("%.1f", f.AtS), Fault: r.noted(f), Lasted: span(r.end(f) - f.AtS),
 			Answers: bench.Group(f.Answers), Failed: bench.Group(f.Failed), Silence: millis(f.SilentMS), Worst: f == worst})
 	}
 	if len(r.Faults) > faultsMax {

@@ -36,7 +36,7 @@ func shown(r *verify.Result) run {
 		a.Earlier.First, a.Later.First = clean(a.Earlier.First), clean(a.Later.First)
 	}
 	for i := range c.Faults {
-		c.Faults[i].Kind = clean(c.Faults[i].Kind)
+		c.Faults[i].Kind, c.Faults[i].Note = clean(c.Faults[i].Kind), clean(c.Faults[i].Note)
 	}
 	for i := range c.Errors {
 		c.Errors[i].Message = clean(c.Errors[i].Message)
@@ -85,6 +85,14 @@ func (r run) nodes(f *verify.Fault) string {
 
 // fault returns the kind of a fault and its nodes.
 func (r run) fault(f *verify.Fault) string { return strings.TrimSpace(f.Kind + " " + r.nodes(f)) }
+
+// noted returns the same, and what became of it.
+func (r run) noted(f *verify.Fault) string {
+	if f.Note == "" {
+		return r.fault(f)
+	}
+	return r.fault(f) + ", " + f.Note
+}
 
 // end returns when a fault ended, which is not before it began. One that is under way ends with the run.
 func (r run) end(f *verify.Fault) float64 {

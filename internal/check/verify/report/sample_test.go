@@ -52,6 +52,7 @@ func broken() *verify.Result {
 	r.System, r.Version = "<b>epicepoch</b>", "1.2 & \x1b[31mred"
 	r.Verdicts = verdicts(2, 1, 1)
 	r.Malformed = 5
+	r.Faults[1].Kind, r.Faults[1].Note = verify.Member, "not removed: <i>no\x1b leader</i>"
 	r.Nodes[2] = "n3\u202e</title><script>alert(1)</script>"
 	r.Errors[0].Message = "\x00\xff</td></table><img src=x onerror=alert(1)>\r\n\"quoted\" 'single'"
 	r.LeftOut = []string{"clock: no preload for a static binary", "slow-disk: strace is missing"}

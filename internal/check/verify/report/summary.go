@@ -109,7 +109,7 @@ func (r run) summaryFaults(b *strings.Builder) {
 			if f == worst {
 				silence += " (the worst)"
 			}
-			row(fmt.Sprintf("%.1f s", f.AtS), r.fault(f), span(r.end(f)-f.AtS), bench.Group(f.Answers), bench.Group(f.Failed), silence)
+			row(fmt.Sprintf("%.1f s", f.AtS), r.noted(f), span(r.end(f)-f.AtS), bench.Group(f.Answers), bench.Group(f.Failed), silence)
 		}
 	})
 }
