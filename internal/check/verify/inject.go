@@ -22,7 +22,7 @@ const slowBy = 50 * time.Millisecond
 const tracedPoll = 5 * time.Millisecond
 
 // possible returns the kinds of faults that can be injected here, and why others cannot.
-func possible(wanted []string, count int, network bool) (kinds, leftOut []string) {
+func possible(wanted []string, count int, network, members bool) (kinds, leftOut []string) {
 	if len(wanted) == 0 {
 		wanted = FaultKinds
 	}
@@ -31,8 +31,10 @@ func possible(wanted []string, count int, network bool) (kinds, leftOut []string
 		switch {
 		case kind == "none":
 			continue
+		case kind == Member && !members:
+			why = "the driver cannot change the members of this system"
 		case needsPeers(kind) && count == 1:
-			continue // there is nothing to cut
+			continue // there is nothing to cut, and nobody to remove it
 		case needsNetwork(kind) && !network:
 			why = networkDenied()
 		case needsStrace(kind):

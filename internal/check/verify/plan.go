@@ -24,18 +24,21 @@ const (
 	ClockKill = "clock-kill" // the wall clock jumps ahead; at the end SIGKILL, and started again with a right one
 )
 
+// Member is the kind of fault for which the driver is needed: a node is removed from the members and killed. At the end it joins again, without data.
+const Member = "member"
+
 // EndedByItself is the kind of fault that nobody injected: the process of a node had ended, and was started again.
 const EndedByItself = "ended by itself"
 
 // FaultKinds lists all kinds that are injected.
-var FaultKinds = []string{Kill, Term, Pause, Cut, Partition, CutIn, CutOut, Loss, SlowDisk, FailDisk, Clock, ClockKill}
+var FaultKinds = []string{Kill, Term, Pause, Member, Cut, Partition, CutIn, CutOut, Loss, SlowDisk, FailDisk, Clock, ClockKill}
 
 // needsNetwork reports whether a kind takes nodes that have networks of their own.
 func needsNetwork(kind string) bool {
 	return slices.Contains([]string{Cut, Partition, CutIn, CutOut, Loss}, kind)
 }
 
-func needsPeers(kind string) bool { return needsNetwork(kind) && kind != Cut }
+func needsPeers(kind string) bool { return needsNetwork(kind) && kind != Cut || kind == Member }
 
 func needsStrace(kind string) bool { return strings.HasSuffix(kind, "-disk") }
 

@@ -37,7 +37,7 @@ func shown(r *verify.Result) run {
 		a.Earlier.First, a.Later.First = clean(a.Earlier.First), clean(a.Later.First)
 	}
 	for i := range c.Faults {
-		c.Faults[i].Kind = clean(c.Faults[i].Kind)
+		c.Faults[i].Kind, c.Faults[i].Note = clean(c.Faults[i].Kind), clean(c.Faults[i].Note)
 	}
 	for i := range c.Errors {
 		c.Errors[i].Message = clean(c.Errors[i].Message)
@@ -94,6 +94,14 @@ func (r run) hit(f *verify.Fault) string {
 // fault returns the kind of a fault and what it hit.
 func (r run) fault(f *verify.Fault) string { return strings.TrimSpace(f.Kind + " " + r.hit(f)) }
 
+// noted returns the same, and what became of it.
+func (r run) noted(f *verify.Fault) string {
+	if f.Note == "" {
+		return r.fault(f)
+	}
+	return r.fault(f) + ", " + f.Note
+}
+
 // end returns when a fault ended, which is not before it began. One that is under way ends with the run.
 func (r run) end(f *verify.Fault) float64 {
 	if f.EndS == 0 {
@@ -128,6 +136,14 @@ func bounds(c *verify.Call) (first, last *big.Int) {
 	}
 	last = new(big.Int).SetUint64(max(c.Count, 1) - 1)
 	return first, last.Add(last, first)
+}
+
+// latest returns the latest time of an interval that a call got.
+func latest(c *verify.Call) string {
+	if _, last := bounds(c); last != nil {
+		return last.String()
+	}
+	return c.First
 }
 
 // numbers returns what a call got.

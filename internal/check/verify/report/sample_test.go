@@ -52,6 +52,7 @@ func broken() *verify.Result {
 	r.System, r.Version = "<b>epicepoch</b>", "1.2 & \x1b[31mred"
 	r.Verdicts = verdicts(2, 1, 1)
 	r.Malformed = 5
+	r.Faults[1].Kind, r.Faults[1].Note = verify.Member, "not removed: <i>no\x1b leader</i>"
 	r.Nodes[2] = "n3\u202e</title><script>alert(1)</script>"
 	r.Errors[0].Message = "\x00\xff</td></table><img src=x onerror=alert(1)>\r\n\"quoted\" 'single'"
 	r.LeftOut = []string{"cut: namespaces need root", "slow-disk: strace is missing"}
@@ -82,9 +83,21 @@ func interrupted() *verify.Result {
 	return r
 }
 
+// intervals returns a run of a clock that told a time that had passed.
+func intervals() *verify.Result {
+	r := good()
+	r.Numbers, r.Verdicts = 0, []verify.Verdict{{Order: verify.Intervals, Promised: true, Violations: 1}}
+	r.Anomalies = []verify.Anomaly{{
+		Order:   verify.Intervals,
+		Earlier: verify.Call{Known: true, Client: 3, Node: 0, BeganS: 1.6101, EndedS: 1.6104, First: "1795759200123456789", Count: 200_001},
+		Later:   verify.Call{Known: true, Client: 7, Node: 1, BeganS: 1.6116, EndedS: 1.6123, First: "1795759200122456789", Count: 300_001},
+	}}
+	return r
+}
+
 // results are the samples by name.
 func results() map[string]*verify.Result {
-	return map[string]*verify.Result{"good": good(), "broken": broken(), "interrupted": interrupted(), "empty": {}}
+	return map[string]*verify.Result{"good": good(), "broken": broken(), "interrupted": interrupted(), "intervals": intervals(), "empty": {}}
 }
 
 // kindsOf are what noisy injects.
