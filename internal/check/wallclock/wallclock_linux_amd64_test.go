@@ -200,7 +200,7 @@ func TestSet_WhileThreadsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("nice", "-n", "10", self) // or all the switches wait for a turn
+	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), role+"=spin")
 	out, err := cmd.StdoutPipe()
 	in, err2 := cmd.StdinPipe()
