@@ -164,15 +164,10 @@ type Membership struct {
 		NodeID uint64
 		Addr   string
 	}
-	Members []struct {
-		NodeID   uint64
-		Addr     string
-		PeerAddr string
-		Learner  bool
-	}
-	NodeID uint64
-	Role   string
-	Term   uint64
+	Members []MemberView
+	NodeID  uint64
+	Role    string
+	Term    uint64
 }
 
 // Members returns the cluster as one node sees it.
