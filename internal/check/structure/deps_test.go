@@ -94,8 +94,8 @@ internal/check/await:
 internal/check/rig:             internal/check/await internal/auth/access internal/front internal/host/loop
 internal/check/testnode:        internal/check/await internal/check/rig internal/host/config internal/server
 internal/check/bench:           . internal/reply internal/core/interval internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/net golang.org/x/sys
-internal/check/clockbench:      . client internal/core/lincheck internal/host/steady internal/check/bench ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/child:
+internal/check/clockbench:      . client internal/core/lincheck internal/host/steady internal/check/bench internal/check/child ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/svg:
 internal/check/parallel:
 internal/check/evidence:
