@@ -109,9 +109,11 @@ type Call struct {
 
 // Fault is one fault that was injected.
 type Fault struct {
-	Kind  string  `json:"kind"`  // one of FaultKinds, or EndedByItself
-	Nodes []int   `json:"nodes"` // that it hit
-	AtS   float64 `json:"at_s"`
+	Kind  string `json:"kind"`  // one of FaultKinds, or EndedByItself
+	Nodes []int  `json:"nodes"` // that it hit
+	// ClockMS is by how much their wall clocks were ahead meanwhile; negative if behind.
+	ClockMS int64   `json:"clock_ms,omitempty"`
+	AtS     float64 `json:"at_s"`
 	// EndS is when the fault ended: the process was started again, or the link was whole. It is 0 while it is under way.
 	EndS float64 `json:"end_s"`
 	// SilentMS is the longest time without an answer that began between AtS and two seconds after EndS, or the next fault.

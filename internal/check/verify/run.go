@@ -298,9 +298,9 @@ func (r *run) runFault(ctx context.Context, f plannedFault) error {
 		return nil
 	}
 	targets := f.targets(r.load.tally.latestNode(), r.load.nodes)
-	over := r.load.tally.beginFault(f.kind, targets...)
+	over := r.load.tally.beginFault(Fault{Kind: f.kind, Nodes: targets, ClockMS: f.off.Milliseconds()})
 	defer over()
-	end, err := r.nodes.inject(f.kind, targets)
+	end, err := r.nodes.inject(f, targets)
 	if err == nil {
 		sleep(ctx, f.lasts)
 	}
@@ -319,7 +319,7 @@ func (r *run) startEnded() error {
 		return nil
 	}
 	for _, i := range r.nodes.ended() {
-		r.load.tally.beginFault(EndedByItself, i)()
+		r.load.tally.beginFault(Fault{Kind: EndedByItself, Nodes: []int{i}})()
 		if err := r.nodes.list[i].start(); err != nil {
 			return err
 		}

@@ -34,6 +34,8 @@ const (
 	still    = "still"    // ends at once
 	deserted = "deserted" // right, but its driver ends after a while
 	mortal   = "mortal"   // right, and each node ends after a thousand answers
+	trusting = "trusting" // the wall clock in milliseconds, with a count in each
+	refusing = "refusing" // the same; it does not answer while the clock is behind its latest answer
 )
 
 func TestMain(m *testing.M) {
@@ -88,6 +90,7 @@ type counter struct {
 
 	mu          sync.Mutex
 	next, limit uint64
+	millisecond uint64 // of the latest answer
 	answers     int
 }
 
@@ -118,6 +121,9 @@ func (c *counter) take(count uint64) (string, error) {
 	if c.kind == mortal && c.answers > 1000 {
 		os.Exit(1)
 	}
+	if c.kind == trusting || c.kind == refusing {
+		return c.fromClock(count)
+	}
 	take := count
 	if c.kind == ahead {
 		take += 100
@@ -130,6 +136,21 @@ func (c *counter) take(count uint64) (string, error) {
 		c.next, c.limit = next, next+take
 	}
 	first := c.next
+	c.next += count
+	return strconv.FormatUint(first, 10), nil
+}
+
+// fromClock takes numbers that begin with the time.
+func (c *counter) fromClock(count uint64) (string, error) {
+	const bits = 20
+	now := uint64(time.Now().UnixMilli())
+	if now < c.millisecond && c.kind == refusing {
+		return "", fmt.Errorf("the clock is behind by %d ms", c.millisecond-now)
+	}
+	if now != c.millisecond {
+		c.millisecond, c.next = now, 0
+	}
+	first := c.millisecond<<bits + c.next
 	c.next += count
 	return strconv.FormatUint(first, 10), nil
 }

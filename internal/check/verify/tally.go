@@ -183,10 +183,10 @@ func (t *tally) failed(err error) {
 }
 
 // beginFault notes that a fault begins now. end has it end.
-func (t *tally) beginFault(kind string, nodes ...int) (end func()) {
+func (t *tally) beginFault(what Fault) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := &fault{Fault: Fault{Kind: kind, Nodes: nodes}, at: driver.Now()}
+	f := &fault{Fault: what, at: driver.Now()}
 	t.faults = append(t.faults, f)
 	return func() {
 		t.mu.Lock()

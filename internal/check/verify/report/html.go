@@ -193,7 +193,7 @@ func (r run) pageRun(p *page) {
 
 func (r run) pageFaults(p *page) {
 	for _, k := range r.kinds() {
-		p.Kinds = append(p.Kinds, pageKind{k.name, bench.Group(k.faults), millis(k.median), millis(k.worst), fmt.Sprintf("%s, %.1f s", r.nodes(k.of), k.of.AtS)})
+		p.Kinds = append(p.Kinds, pageKind{k.name, bench.Group(k.faults), millis(k.median), millis(k.worst), fmt.Sprintf("%s, %.1f s", r.hit(k.of), k.of.AtS)})
 	}
 	worst := r.worst()
 	for _, f := range r.listed(faultsMax) {

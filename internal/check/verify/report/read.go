@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/isotone/isotone"
@@ -124,7 +125,7 @@ func checkFaults(r *verify.Result) error {
 		if at := slices.IndexFunc(f.Nodes, func(n int) bool { return n < 0 || n >= len(r.Nodes) }); at >= 0 {
 			return fmt.Errorf("fault %d hits node %d of %d", i+1, f.Nodes[at], len(r.Nodes))
 		}
-		if err := checkTimes(fmt.Sprintf("fault %d", i+1), f.AtS, f.EndS, f.SilentMS/1000); err != nil {
+		if err := checkTimes(fmt.Sprintf("fault %d", i+1), f.AtS, f.EndS, f.SilentMS/1000, math.Abs(float64(f.ClockMS))/1000); err != nil {
 			return err
 		}
 	}

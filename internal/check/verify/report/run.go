@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -74,17 +75,24 @@ func (r run) node(i int) string {
 	return r.Nodes[i]
 }
 
-// nodes returns the names of the nodes that a fault hit.
-func (r run) nodes(f *verify.Fault) string {
+// hit returns the names of the nodes that a fault hit, and by how much it set their clocks.
+func (r run) hit(f *verify.Fault) string {
 	names := make([]string, len(f.Nodes))
 	for i, n := range f.Nodes {
 		names[i] = r.node(n)
 	}
-	return strings.Join(names, ", ")
+	text := strings.Join(names, ", ")
+	switch off := span(math.Abs(float64(f.ClockMS)) / 1e3); {
+	case f.ClockMS > 0:
+		text += ": " + off + " ahead"
+	case f.ClockMS < 0:
+		text += ": " + off + " behind"
+	}
+	return text
 }
 
-// fault returns the kind of a fault and its nodes.
-func (r run) fault(f *verify.Fault) string { return strings.TrimSpace(f.Kind + " " + r.nodes(f)) }
+// fault returns the kind of a fault and what it hit.
+func (r run) fault(f *verify.Fault) string { return strings.TrimSpace(f.Kind + " " + r.hit(f)) }
 
 // end returns when a fault ended, which is not before it began. One that is under way ends with the run.
 func (r run) end(f *verify.Fault) float64 {

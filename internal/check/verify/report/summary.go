@@ -89,7 +89,7 @@ func (r run) summaryFaults(b *strings.Builder) {
 	columns(b, func(row func(cells ...string)) {
 		row("fault", "count", "median silence", "worst silence")
 		for _, k := range r.kinds() {
-			row(k.name, bench.Group(k.faults), millis(k.median), fmt.Sprintf("%s (%s, at %.1f s)", millis(k.worst), r.nodes(k.of), k.of.AtS))
+			row(k.name, bench.Group(k.faults), millis(k.median), fmt.Sprintf("%s (%s, at %.1f s)", millis(k.worst), r.hit(k.of), k.of.AtS))
 		}
 	})
 	if len(r.Faults) > summaryFaults {
