@@ -138,20 +138,12 @@ func (p *Process) Fault() string {
 
 // RSS returns the resident memory of the process in bytes.
 func (p *Process) RSS() (int64, error) {
-	kib, err := p.status("VmRSS")
-	return kib << 10, err
-}
-
-// status returns a number from /proc/PID/status.
-func (p *Process) status(field string) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, field+":"); ok {
-			return strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("chaos: no %s of %s", field, p.Name)
+	_, rest, _ := strings.Cut(string(b), "\nVmRSS:")
+	kib, _, _ := strings.Cut(rest, " kB")
+	n, err := strconv.ParseInt(strings.TrimSpace(kib), 10, 64)
+	return n << 10, err
 }

@@ -114,7 +114,7 @@ func (n *nodes) prepare(ctx context.Context, commands []driver.Command) error {
 			err = fmt.Errorf("%s: still runs after %v", p.Name, prepareTimeout)
 		}
 		if err != nil {
-			return errors.Join(err, p.Signal(os.Kill), killGroup(p))
+			return errors.Join(err, p.Signal(os.Kill), p.KillGroup())
 		}
 		if !p.State().Success() {
 			return fmt.Errorf("%s: %v:\n%s", p.Name, p.State(), tail(p.Log()))
@@ -191,7 +191,7 @@ func (n *node) kill() error {
 		_, err := n.process.WaitExit(endTimeout)
 		errs = append(errs, err)
 	}
-	errs = append(errs, killGroup(n.process))
+	errs = append(errs, n.process.KillGroup())
 	n.process = nil // its ID may become another's
 	return errors.Join(errs...)
 }

@@ -3,23 +3,17 @@ package verify
 import (
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/isotone/isotone/internal/check/child"
+	"github.com/isotone/isotone/internal/check/strace"
 	"github.com/isotone/isotone/internal/check/wallclock"
 )
 
 // slowBy is how much longer a slow disk takes for an fsync.
 const slowBy = 50 * time.Millisecond
-
-// tracedPoll is the time between two looks whether strace has attached.
-const tracedPoll = 5 * time.Millisecond
 
 // possible returns the kinds of faults that can be injected here, and why others cannot.
 func possible(wanted []string, count int, network bool) (kinds, leftOut []string) {
@@ -36,7 +30,7 @@ func possible(wanted []string, count int, network bool) (kinds, leftOut []string
 		case needsNetwork(kind) && !network:
 			why = networkDenied()
 		case needsStrace(kind):
-			why = straceDenied()
+			why = strace.Denied()
 		case needsClock(kind):
 			why = wallclock.Denied()
 		case (kind == Pause || kind == Term) && child.Stop == nil:
@@ -50,18 +44,6 @@ func possible(wanted []string, count int, network bool) (kinds, leftOut []string
 	}
 	return kinds, leftOut
 }
-
-// straceDenied returns why strace cannot attach to a process here, or "".
-var straceDenied = sync.OnceValue(func() string {
-	if _, err := exec.LookPath("strace"); err != nil {
-		return "strace is not installed"
-	}
-	out, err := exec.Command("strace", "-o", os.DevNull, "-f", "true").CombinedOutput()
-	if err != nil {
-		return fmt.Sprintf("strace may not trace here: %v: %s", err, strings.TrimSpace(string(out)))
-	}
-	return ""
-})
 
 // inject begins a fault. It is ended by end, also after an error, unless that is nil.
 func (n *nodes) inject(f plannedFault, targets []int) (end func() error, err error) {
@@ -124,25 +106,14 @@ func (n *nodes) disturbDisk(victim *node, kind string) (end func() error, err er
 	if kind == FailDisk {
 		how, victim.mayEnd = "error=EIO", true
 	}
-	strace, err := child.Run("strace of "+victim.name, filepath.Join(n.dir, "strace.log"), environ(victim.command.Command), []string{
-		"strace", "-f", "-qq", "-o", os.DevNull, "-p", fmt.Sprint(victim.process.PID()),
-		"-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:" + how,
-	})
+	tracer, err := strace.Inject(victim.process, filepath.Join(n.dir, "strace.log"), how)
 	if err != nil {
 		return nil, err
 	}
-	for late := time.Now().Add(termTimeout); !traced(victim.process) && !strace.Exited() && victim.running() && time.Now().Before(late); {
-		time.Sleep(tracedPoll)
-	}
+	_ = strace.Attached(tracer, victim.process) // where it cannot, the fault has no effect
 	return func() error {
-		err := strace.Signal(os.Interrupt) // it detaches
-		if _, late := strace.WaitExit(termTimeout); late != nil {
-			err = errors.Join(err, strace.Signal(os.Kill))
-			_, late = strace.WaitExit(endTimeout)
-			err = errors.Join(err, late)
-		}
-		err = errors.Join(err, killGroup(strace)) // before it attaches, strace tries out what it can on a process of its own
-		if kind == FailDisk {                     // what it wrote meanwhile may be lost
+		err := strace.Detach(tracer)
+		if kind == FailDisk { // what it wrote meanwhile may be lost
 			err = errors.Join(err, victim.kill())
 		}
 		return errors.Join(err, victim.restart())
