@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/child"
+	"github.com/isotone/isotone/internal/check/namespace"
 	"github.com/isotone/isotone/internal/check/strace"
 	"github.com/isotone/isotone/internal/check/wallclock"
 )
@@ -28,7 +29,7 @@ func possible(wanted []string, count int, network bool) (kinds, leftOut []string
 		case needsPeers(kind) && count == 1:
 			continue // there is nothing to cut
 		case needsNetwork(kind) && !network:
-			why = networkDenied()
+			why = namespace.NetworkDenied()
 		case needsStrace(kind):
 			why = strace.Denied()
 		case needsClock(kind):
@@ -60,7 +61,7 @@ func (n *nodes) inject(f plannedFault, targets []int) (end func() error, err err
 	case Pause:
 		return func() error { return each(victims, (*node).cont) }, each(victims, (*node).stop)
 	case Cut:
-		return func() error { return n.network.connect(first, true) }, n.network.connect(first, false)
+		return func() error { return n.network.Connect(first+1, true) }, n.network.Connect(first+1, false)
 	case SlowDisk, FailDisk:
 		return n.disturbDisk(victims[0], f.kind)
 	case Clock:
@@ -69,25 +70,23 @@ func (n *nodes) inject(f plannedFault, targets []int) (end func() error, err err
 		return func() error { return each(victims, (*node).start) }, each(victims, setClock(f.off))
 	}
 	rules := n.rules(f.kind, first)
-	return func() error { return each(rules, n.network.end) }, each(rules, n.network.begin)
+	return func() error { return n.network.End(rules...) }, n.network.Begin(rules...)
 }
 
-// rules returns those of a fault of the links between a node and the others.
-func (n *nodes) rules(kind string, first int) (list []rule) {
-	for other := range n.list {
-		switch {
-		case other == first:
-		case kind == Loss:
-			list = append(list, thinned(other, first), thinned(first, other))
-		case kind == Partition:
-			list = append(list, lost(other, first), lost(first, other))
-		case kind == CutIn:
-			list = append(list, lost(other, first))
-		default:
-			list = append(list, lost(first, other))
-		}
+// rules returns those of a fault of the links between a node and the others. Hosts are numbered from 1.
+func (n *nodes) rules(kind string, first int) []namespace.Rule {
+	packets := namespace.Dropped()
+	if kind == Loss {
+		packets = namespace.Lost(1. / 3)
 	}
-	return list
+	in, out := namespace.Into(first+1, len(n.list), packets), namespace.OutOf(first+1, len(n.list), packets)
+	switch kind {
+	case CutIn:
+		return in
+	case CutOut:
+		return out
+	}
+	return append(in, out...)
 }
 
 // each calls do for all, and returns all errors.
