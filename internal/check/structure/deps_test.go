@@ -103,6 +103,7 @@ internal/check/pgserver:
 internal/check/ports:
 internal/check/namespace:       internal/check/child ; golang.org/x/sys
 internal/check/wallclock:       internal/check/child ; golang.org/x/sys
+internal/check/strace:          internal/check/child
 internal/check/cluster:         internal/check/child internal/check/ports
 internal/check/demo:            . client internal/core/lincheck internal/check/child internal/check/cluster internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/demolive:        . internal/reply internal/live internal/check/bench internal/check/cluster internal/check/svg
