@@ -29,7 +29,7 @@ func build(dir, name, command string, flags ...string) (string, error) {
 	}
 	lock, err := os.Create(filepath.Join(cache, name+".lock"))
 	if err != nil {
-		return "", fmt.Errorf("chaos: %w", err)
+		return "", err
 	}
 	defer lock.Close()
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
@@ -48,14 +48,11 @@ func build(dir, name, command string, flags ...string) (string, error) {
 // cacheDir returns the directory of these tests in the user's cache.
 func cacheDir() (string, error) {
 	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("chaos: %w", err)
-	}
 	dir := filepath.Join(cache, "isotone-test")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("chaos: %w", err)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
 	}
-	return dir, nil
+	return dir, err
 }
 
 // runAll runs commands one after the other.

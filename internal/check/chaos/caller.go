@@ -20,22 +20,19 @@ type caller struct {
 	load  *Load
 	id    int
 	addr  string // the node that it asks
-	conns map[string]*Conn
+	conns conns
 
 	mu        sync.Mutex
 	history   []lincheck.Operation
 	truncated bool
 }
 
-func (c *caller) run() {
-	defer func() {
-		for _, conn := range c.conns {
-			_ = conn.Close()
-		}
-	}()
+// run calls once until the load ends. It backs off if that reports a failure.
+func (c *caller) run(once func() bool) {
+	defer c.conns.close()
 	for !c.load.stopped() {
 		wait := c.load.opt.Pause
-		if !c.request() {
+		if !once() {
 			wait = jitter()
 		}
 		select {
@@ -48,7 +45,7 @@ func (c *caller) run() {
 // request sends one request and reports whether the next one may follow without
 // backing off.
 func (c *caller) request() bool {
-	conn, err := c.conn()
+	conn, err := c.conns.to(c.addr, c.timeout())
 	if err != nil {
 		c.load.count(outcomeOf(err))
 		c.next()
@@ -56,17 +53,13 @@ func (c *caller) request() bool {
 	}
 	floor := c.load.online.Begin()
 	op := lincheck.Operation{Client: uint64(c.id), Invocation: int64(c.load.now())}
-	answer, err := conn.Get(c.target(), c.timeout())
+	answer, err := c.conns.ask(conn, c.target(), c.timeout())
 	op.Completion = int64(c.load.now())
 	if err != nil {
 		c.record(op)
 		c.load.count(outcomeOf(err))
-		c.drop()
 		c.next()
 		return false
-	}
-	if answer.Header.Get("Connection") == "close" {
-		c.drop()
 	}
 	if answer.Status == 200 {
 		c.succeeded(floor, op, answer)
@@ -133,10 +126,8 @@ func (c *caller) timeout() time.Duration {
 }
 
 func (c *caller) query() string {
-	if queries := c.load.opt.Queries; len(queries) > 0 {
-		return queries[c.id/2%len(queries)]
-	}
-	return c.load.opt.Query
+	queries := c.load.opt.Queries
+	return queries[c.id/2%len(queries)]
 }
 
 func (c *caller) record(op lincheck.Operation) {
@@ -147,23 +138,6 @@ func (c *caller) record(op lincheck.Operation) {
 		return
 	}
 	c.history = append(c.history, op)
-}
-
-func (c *caller) conn() (*Conn, error) {
-	if conn := c.conns[c.addr]; conn != nil {
-		return conn, nil
-	}
-	conn, err := Dial(c.addr, c.timeout())
-	if err != nil {
-		return nil, err
-	}
-	c.conns[c.addr] = conn
-	return conn, nil
-}
-
-func (c *caller) drop() {
-	_ = c.conns[c.addr].Close()
-	delete(c.conns, c.addr)
 }
 
 // next moves on to the next node.

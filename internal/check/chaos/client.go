@@ -82,6 +82,35 @@ func (c *Conn) Get(target string, timeout time.Duration) (*Answer, error) {
 	return c.Receive()
 }
 
+// conns are the connections of one caller to nodes, by address.
+type conns map[string]*Conn
+
+// to returns the connection to a node. If there is none, it makes one within timeout.
+func (c conns) to(addr string, timeout time.Duration) (conn *Conn, err error) {
+	if conn = c[addr]; conn == nil {
+		if conn, err = Dial(addr, timeout); err == nil {
+			c[addr] = conn
+		}
+	}
+	return conn, err
+}
+
+// ask sends one request and reads its answer, all within timeout. It drops a connection that cannot be used again.
+func (c conns) ask(conn *Conn, target string, timeout time.Duration) (*Answer, error) {
+	answer, err := conn.Get(target, timeout)
+	if err != nil || answer.Header.Get("Connection") == "close" {
+		_ = conn.Close()
+		delete(c, conn.Addr)
+	}
+	return answer, err
+}
+
+func (c conns) close() {
+	for _, conn := range c {
+		_ = conn.Close()
+	}
+}
+
 // Get sends one request on a new connection.
 func Get(addr, target string, timeout time.Duration) (*Answer, error) {
 	c, err := Dial(addr, timeout)
@@ -135,15 +164,10 @@ type Membership struct {
 		NodeID uint64
 		Addr   string
 	}
-	Members []struct {
-		NodeID   uint64
-		Addr     string
-		PeerAddr string
-		Learner  bool
-	}
-	NodeID uint64
-	Role   string
-	Term   uint64
+	Members []MemberView
+	NodeID  uint64
+	Role    string
+	Term    uint64
 }
 
 // Members returns the cluster as one node sees it.

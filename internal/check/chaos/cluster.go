@@ -9,14 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/namespace"
-	"github.com/isotone/isotone/internal/check/ports"
 )
 
 const (
@@ -79,13 +77,9 @@ func NewCluster(t testing.TB, o Options) *Cluster {
 	if count == 0 {
 		count = 3
 	}
-	port, err := ports.Free(2 * count)
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := &Cluster{t: t, options: o, Dir: t.TempDir()}
 	for i := range count {
-		c.Nodes = append(c.Nodes, c.newNode(o, uint64(i+1), port+i, port+count+i))
+		c.Nodes = append(c.Nodes, c.newNode(uint64(i+1)))
 	}
 	if o.Volumes || o.Network {
 		c.addHosts(o)
@@ -98,24 +92,21 @@ func NewCluster(t testing.TB, o Options) *Cluster {
 	return c
 }
 
-func (c *Cluster) newNode(o Options, id uint64, httpPort, raftPort int) *Node {
+func (c *Cluster) newNode(id uint64) *Node {
 	n := &Node{
-		ID:       id,
-		HTTPAddr: fmt.Sprintf("127.0.0.1:%d", httpPort),
-		RaftAddr: fmt.Sprintf("127.0.0.1:%d", raftPort),
-		Dir:      filepath.Join(c.Dir, fmt.Sprintf("node%d", id)),
-		Env:      maps.Clone(o.Env),
-		t:        c.t,
-		Binary:   o.Binary,
-		logPath:  filepath.Join(c.Dir, fmt.Sprintf("node%d.log", id)),
+		ID:      id,
+		Dir:     filepath.Join(c.Dir, fmt.Sprintf("node%d", id)),
+		Env:     map[string]string{},
+		t:       c.t,
+		Binary:  c.options.Binary,
+		logPath: filepath.Join(c.Dir, fmt.Sprintf("node%d.log", id)),
 	}
-	if n.Env == nil {
-		n.Env = map[string]string{}
-	}
-	if o.FaultSteps {
+	n.move()
+	maps.Copy(n.Env, c.options.Env)
+	if c.options.FaultSteps {
 		n.Env["ISOTONE_FAULT_STEP"] = c.stepFile()
 	}
-	if o.FaultClock {
+	if c.options.FaultClock {
 		n.clock = filepath.Join(c.Dir, fmt.Sprintf("clock%d.json", id))
 	}
 	return n
@@ -201,14 +192,11 @@ func (c *Cluster) Shutdown() {
 // its own, and uses the data directory dir, which the caller fills.
 func (c *Cluster) Clone(n *Node, dir string) *Node {
 	c.t.Helper()
-	port, err := ports.Free(2)
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	twin := *n
-	twin.HTTPAddr, twin.RaftAddr = fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("127.0.0.1:%d", port+1)
+	twin.move()
 	twin.Dir, twin.proc, twin.runs = dir, nil, nil
-	twin.logPath = filepath.Join(c.Dir, fmt.Sprintf("node%d-clone%d.log", n.ID, port))
+	_, port, _ := net.SplitHostPort(twin.HTTPAddr)
+	twin.logPath = filepath.Join(c.Dir, fmt.Sprintf("node%d-clone%s.log", n.ID, port))
 	c.t.Cleanup(func() { c.clean(&twin) })
 	return &twin
 }
@@ -381,15 +369,4 @@ func tail(path string, size int) string {
 		return fmt.Sprintf("(%v)", err)
 	}
 	return string(b[max(0, len(b)-size):])
-}
-
-func hostOf(addr string) string {
-	host, _, _ := net.SplitHostPort(addr)
-	return host
-}
-
-func portOf(addr string) int {
-	_, text, _ := net.SplitHostPort(addr)
-	port, _ := strconv.Atoi(text)
-	return port
 }

@@ -210,19 +210,16 @@ func (r *FailoverReport) Missed() (names []string) {
 
 // Write writes failover.md, failover.json and failover.svg to dir, which it makes if needed.
 func (r *FailoverReport) Write(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("chaos: %w", err)
-	}
 	machine, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return fmt.Errorf("chaos: %w", err)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
 	}
 	for name, content := range map[string]string{"failover.md": r.Markdown(), "failover.json": string(machine) + "\n", "failover.svg": r.Picture()} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			return fmt.Errorf("chaos: %w", err)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644)
 		}
 	}
-	return nil
+	return err
 }
 
 func yesNo(yes bool) string {

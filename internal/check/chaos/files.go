@@ -14,7 +14,7 @@ import (
 // a killed process has left is none of them. The node that uses it must be down.
 func CopyDir(to, from string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
-		return fmt.Errorf("chaos: %w", err)
+		return err
 	}
 	files, err := os.ReadDir(from)
 	for _, f := range files {
@@ -22,10 +22,7 @@ func CopyDir(to, from string) error {
 			err = errors.Join(err, copyFile(filepath.Join(to, f.Name()), filepath.Join(from, f.Name())))
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("chaos: %w", err)
-	}
-	return nil
+	return err
 }
 
 func copyFile(to, from string) error {
@@ -49,7 +46,7 @@ func copyFile(to, from string) error {
 func Rot(path, marker string, offset int) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("chaos: %w", err)
+		return err
 	}
 	rotten := 0
 	for at := 0; ; rotten++ {
@@ -65,11 +62,16 @@ func Rot(path, marker string, offset int) error {
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
-		return fmt.Errorf("chaos: %w", err)
+		return err
 	}
 	_, err = f.WriteAt(b, 0)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("chaos: %w", err)
+	return errors.Join(err, f.Close())
+}
+
+// replaceFile writes a file that others read, so that they never find a part of it.
+func replaceFile(path string, content []byte) error {
+	if err := os.WriteFile(path+"~", content, 0o600); err != nil {
+		return err
 	}
-	return nil
+	return os.Rename(path+"~", path)
 }

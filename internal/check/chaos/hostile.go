@@ -112,17 +112,7 @@ func RunHostile(t testing.TB, h Hostile, logPath string) *Process {
 		t.Fatal(err)
 	}
 	env := []string{hostileEnv + "=" + string(spec), "PATH=" + os.Getenv("PATH")}
-	p, err := Run("hostile: "+h.Kind, logPath, env, []string{"nice", "-n", "19", os.Args[0]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if !p.Exited() {
-			_ = p.Kill()
-			_, _ = p.WaitExit(ExitTimeout)
-		}
-	})
-	return p
+	return runUntilEnd(t, "hostile: "+h.Kind, logPath, env, []string{"nice", "-n", "19", os.Args[0]})
 }
 
 // WaitHostile waits until hostile clients have ended by themselves.

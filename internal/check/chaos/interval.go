@@ -17,27 +17,8 @@ const intervalOutcome = "interval"
 // waitTries bounds how often a caller asks whether its timestamp is past.
 const waitTries = 20
 
-// runIntervals takes timestamps of the cluster clock and waits them out, one after the other. They are
-// part of the history (I14).
-func (c *caller) runIntervals() {
-	defer func() {
-		for _, conn := range c.conns {
-			_ = conn.Close()
-		}
-	}()
-	for !c.load.stopped() {
-		wait := c.load.opt.Pause
-		if !c.interval() {
-			wait = jitter()
-		}
-		select {
-		case <-c.load.quit:
-		case <-time.After(wait):
-		}
-	}
-}
-
-// interval does so once, and reports whether that succeeded.
+// interval takes a timestamp of the cluster clock and waits it out, and reports whether that succeeded. It is part of the
+// history (I14).
 func (c *caller) interval() bool {
 	floor := c.load.online.Begin()
 	op := lincheck.Operation{Client: uint64(c.id), Invocation: int64(c.load.now())}
@@ -71,19 +52,14 @@ func (c *caller) interval() bool {
 // askAny asks a random node, and returns its answer if that is 200, otherwise nil.
 func (c *caller) askAny(target string, timeout time.Duration) *Answer {
 	c.addr = c.load.opt.Addrs[rand.IntN(len(c.load.opt.Addrs))]
-	conn, err := c.conn()
+	conn, err := c.conns.to(c.addr, timeout)
+	var answer *Answer
+	if err == nil {
+		answer, err = c.conns.ask(conn, target, timeout)
+	}
 	if err != nil {
 		c.load.count("interval " + outcomeOf(err))
 		return nil
-	}
-	answer, err := conn.Get(target, timeout)
-	if err != nil {
-		c.load.count("interval " + outcomeOf(err))
-		c.drop()
-		return nil
-	}
-	if answer.Header.Get("Connection") == "close" {
-		c.drop()
 	}
 	switch code := answer.Code(); {
 	case answer.Status == 200:

@@ -61,7 +61,7 @@ type chunk struct {
 
 // run forwards bytes until the sender ends this direction, or either side closes the
 // connection.
-func (l *Link) run(c *pipe, from, to *net.TCPConn) {
+func (l *Link) run(c *pipe, from io.Reader, to *net.TCPConn) {
 	chunks := make(chan chunk, linkChunksMax)
 	var reader sync.WaitGroup
 	reader.Go(func() { l.read(c, from, chunks) })
@@ -71,7 +71,7 @@ func (l *Link) run(c *pipe, from, to *net.TCPConn) {
 	reader.Wait()
 }
 
-func (l *Link) read(c *pipe, from *net.TCPConn, chunks chan<- chunk) {
+func (l *Link) read(c *pipe, from io.Reader, chunks chan<- chunk) {
 	for {
 		buf := make([]byte, linkChunkSize)
 		n, err := from.Read(buf)

@@ -41,9 +41,7 @@ type LoadOptions struct {
 	// ShortTimeout, if not 0, is the timeout of callers 4 to 7, 12 to 15 and so on: they leave
 	// a frozen leader early, and reach its successor within its first epoch.
 	ShortTimeout time.Duration
-	// Query is appended to the path, as in "&mode=lease". Queries, if not empty, replaces
-	// it: the callers use its elements in turn, two callers each.
-	Query   string
+	// Queries are appended to the path, as in "&mode=lease": the callers use them in turn, two callers each. Default is "".
 	Queries []string
 	// Intervals is how many callers besides take timestamps of the cluster clock, of any node, and
 	// wait for them at any node. The nodes need INTERVAL_MS.
@@ -71,7 +69,7 @@ type Load struct {
 	queries  map[string]Answers // by query
 	outcomes map[string]int
 	faults   []string
-	marks    []*Mark
+	sent     map[string]time.Duration // when the latest request was sent that a node answered, by its address
 }
 
 // Answers is how many requests with one query were answered.
@@ -96,6 +94,9 @@ func StartLoad(t testing.TB, o LoadOptions) *Load {
 	if o.Timeout == 0 {
 		o.Timeout = 500 * time.Millisecond
 	}
+	if len(o.Queries) == 0 {
+		o.Queries = []string{""}
+	}
 	l := &Load{
 		opt:      o,
 		epoch:    time.Now(),
@@ -103,16 +104,16 @@ func StartLoad(t testing.TB, o LoadOptions) *Load {
 		quit:     make(chan struct{}),
 		outcomes: map[string]int{},
 		queries:  map[string]Answers{},
+		sent:     map[string]time.Duration{},
 	}
-	for i := range o.Callers {
-		c := &caller{load: l, id: i, addr: o.Addrs[i%len(o.Addrs)], conns: map[string]*Conn{}}
+	for i := range o.Callers + o.Intervals {
+		c := &caller{load: l, id: i, addr: o.Addrs[i%len(o.Addrs)], conns: conns{}}
 		l.callers = append(l.callers, c)
-		l.done.Go(c.run)
-	}
-	for i := range o.Intervals {
-		c := &caller{load: l, id: o.Callers + i, addr: o.Addrs[i%len(o.Addrs)], conns: map[string]*Conn{}}
-		l.callers = append(l.callers, c)
-		l.done.Go(c.runIntervals)
+		once := c.request
+		if i >= o.Callers {
+			once = c.interval
+		}
+		l.done.Go(func() { c.run(once) })
 	}
 	l.ids.from = map[int64]string{}
 	for _, addr := range o.Addrs {
@@ -234,63 +235,26 @@ func (l *Load) succeeded(addr, query string, invocation, completion time.Duratio
 	answers := l.queries[query]
 	l.queries[query] = Answers{Count: answers.Count + 1, Sent: l.epoch.Add(invocation)}
 	l.leader = addr
+	l.sent[addr] = max(l.sent[addr], invocation)
 	l.outcomes["ok"]++
 	l.gap = max(l.gap, completion-l.last)
 	l.last = max(l.last, completion)
-	l.marks = slices.DeleteFunc(l.marks, func(m *Mark) bool { return m.succeeded(addr, invocation, completion) })
 }
 
-// A Mark watches a load from a moment on, until the first successful answer that counts.
-type Mark struct {
-	from, after time.Duration
-	except      string
-	last        time.Duration
-	done        chan struct{} // closed when the fields below are set
-
-	took, gap time.Duration
-}
-
-// Mark watches for the first successful answer to a request that is sent from now
-// on, by any node but the one at the address except (which may be ""). Times count
-// from the given moment, which may lie in the past.
-func (l *Load) Mark(from time.Time, except string) *Mark {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	m := &Mark{from: from.Sub(l.epoch), after: l.now(), except: except, done: make(chan struct{})}
-	m.last = m.from
-	l.marks = append(l.marks, m)
-	return m
-}
-
-// succeeded reports whether the answer is the one that m waits for.
-func (m *Mark) succeeded(addr string, invocation, completion time.Duration) bool {
-	m.gap = max(m.gap, completion-m.last)
-	m.last = max(m.last, completion)
-	if invocation < m.after || addr == m.except {
-		return false
-	}
-	m.took = completion - m.from
-	close(m.done)
-	return true
-}
-
-// Wait returns the time from the mark's moment to the success, and the longest time
-// without any successful answer meanwhile.
-func (m *Mark) Wait(t testing.TB, timeout time.Duration) (took, gap time.Duration) {
+// WaitAnswer waits for the success of a request that is sent from now on, by any node but those at the addresses in except.
+func (l *Load) WaitAnswer(t testing.TB, except ...string) {
 	t.Helper()
-	select {
-	case <-m.done:
-		return m.took, m.gap
-	case <-time.After(timeout):
-		t.Fatalf("no answer within %v", timeout)
-		return 0, 0
-	}
-}
-
-// WaitAnswer waits for the success of a request that is sent from now on.
-func (l *Load) WaitAnswer(t testing.TB) {
-	t.Helper()
-	l.Mark(time.Now(), "").Wait(t, ReadyTimeout)
+	from := l.now()
+	await.Done(t, ReadyTimeout, func() (bool, string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for addr, sent := range l.sent {
+			if sent >= from && !slices.Contains(except, addr) {
+				return true, ""
+			}
+		}
+		return false, "no answer"
+	})
 }
 
 // Report is what a load saw.

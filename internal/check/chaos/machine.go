@@ -51,7 +51,7 @@ const syncs = 51
 func syncTime(dir string) (time.Duration, error) {
 	f, err := os.CreateTemp(dir, "sync")
 	if err != nil {
-		return 0, fmt.Errorf("chaos: %w", err)
+		return 0, err
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
@@ -62,7 +62,7 @@ func syncTime(dir string) (time.Duration, error) {
 			err = unix.Fdatasync(int(f.Fd()))
 		}
 		if err != nil {
-			return 0, fmt.Errorf("chaos: %w", err)
+			return 0, err
 		}
 		times = append(times, time.Since(began))
 	}
@@ -82,16 +82,7 @@ func LoadAverage() (load float64) {
 func BusyLoops(t testing.TB, count int) {
 	t.Helper()
 	for i := range count {
-		p, err := Run(fmt.Sprintf("busy loop %d", i+1), os.DevNull, nil, []string{"/bin/sh", "-c", "while :; do :; done"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = p.Kill()
-			if _, err := p.WaitExit(ExitTimeout); err != nil {
-				t.Error(err)
-			}
-		})
+		runUntilEnd(t, fmt.Sprintf("busy loop %d", i+1), os.DevNull, nil, []string{"/bin/sh", "-c", "while :; do :; done"})
 	}
 }
 

@@ -17,11 +17,7 @@ import (
 // start it.
 func (c *Cluster) Joiner() *Node {
 	c.t.Helper()
-	port, err := ports.Free(2)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	n := c.newNode(c.options, uint64(len(c.Nodes)+1), port, port+1)
+	n := c.newNode(uint64(len(c.Nodes) + 1))
 	c.Nodes = append(c.Nodes, n)
 	c.SetJoin(n)
 	return n
@@ -51,11 +47,15 @@ func (c *Cluster) LoseDisk(n *Node) {
 // Move gives a node other addresses from its next start on. PEERS stays as it is.
 func (c *Cluster) Move(n *Node) {
 	c.t.Helper()
-	port, err := ports.Free(2)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	n.HTTPAddr, n.RaftAddr = fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("127.0.0.1:%d", port+1)
+	n.move()
+}
+
+// move gives the node two free addresses.
+func (n *Node) move() {
+	n.t.Helper()
+	addrs, err := ports.Addrs(2)
+	n.do(err)
+	n.HTTPAddr, n.RaftAddr = addrs[0], addrs[1]
 }
 
 // Successor sets up a node that takes the place of n, which may run on: with the same ID, other
@@ -83,12 +83,8 @@ type MemberView struct {
 }
 
 // Views returns the members, sorted.
-func (m *Membership) Views() (list []MemberView) {
-	for _, o := range m.Members {
-		list = append(list, MemberView(o))
-	}
-	slices.SortFunc(list, func(a, b MemberView) int { return cmp.Compare(a.NodeID, b.NodeID) })
-	return list
+func (m *Membership) Views() []MemberView {
+	return slices.SortedFunc(slices.Values(m.Members), func(a, b MemberView) int { return cmp.Compare(a.NodeID, b.NodeID) })
 }
 
 // WaitMembers waits until all running nodes report the same members, which are exactly the

@@ -61,26 +61,11 @@ func (c *Cluster) joinHosts(hosts []*namespace.Host) {
 // closing a connection of this node later is not heard by its peers either.
 func (c *Cluster) PowerLoss(n *Node) {
 	c.t.Helper()
-	for _, peer := range c.Others(n) {
-		for _, flag := range []string{"FIN", "RST"} {
-			n.do(way{n, peer}.begin(namespace.Packets{"--protocol", "tcp", "--tcp-flags", flag, flag, "-j", "DROP"}))
-		}
+	for _, flag := range []string{"FIN", "RST"} {
+		packets := namespace.Packets{"--protocol", "tcp", "--tcp-flags", flag, flag, "-j", "DROP"}
+		n.do(n.network.Begin(namespace.OutOf(int(n.ID), len(c.Nodes), packets)...))
 	}
 	n.Kill()
-}
-
-// way is one direction between two nodes. A rule for it leaves the other direction alone.
-type way struct{ from, to *Node }
-
-func (w way) String() string { return fmt.Sprintf("%d → %d", w.from.ID, w.to.ID) }
-
-// begin adds a rule for the packets on the way, end removes it.
-func (w way) begin(p namespace.Packets) error {
-	return w.to.network.Begin(int(w.from.ID), int(w.to.ID), p)
-}
-
-func (w way) end(p namespace.Packets) error {
-	return w.to.network.End(int(w.from.ID), int(w.to.ID), p)
 }
 
 // CutOff loses everything that a node sends and gets, without a reset, until restore is called. It

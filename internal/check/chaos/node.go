@@ -3,8 +3,10 @@
 package chaos
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -60,9 +62,7 @@ func (n *Node) Start() {
 	}
 	name := fmt.Sprintf("node %d, run %d", n.ID, len(n.runs)+1)
 	p, err := Run(name, n.logPath, n.environ(), n.command())
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	n.do(err)
 	n.proc, n.frozen, n.started = p, false, time.Now()
 	n.runs = append(n.runs, p)
 }
@@ -77,12 +77,13 @@ func (n *Node) command() []string {
 
 // environ returns the node's environment. Only PATH and TMPDIR are inherited.
 func (n *Node) environ() []string {
+	host, port, _ := net.SplitHostPort(n.HTTPAddr)
 	settings := map[string]string{
 		"PATH":           os.Getenv("PATH"),
 		"TMPDIR":         os.TempDir(),
 		"NODE_ID":        fmt.Sprint(n.ID),
-		"HTTP_HOST":      hostOf(n.HTTPAddr),
-		"HTTP_PORT":      fmt.Sprint(portOf(n.HTTPAddr)),
+		"HTTP_HOST":      host,
+		"HTTP_PORT":      port,
 		"ADVERTISE_ADDR": n.HTTPAddr,
 		"RAFT_ADDR":      n.RaftAddr,
 		"PEERS":          n.peers,
@@ -175,14 +176,16 @@ func (n *Node) ExpectExit() { n.proc.ExpectExit() }
 func (n *Node) WaitExit(timeout time.Duration) int {
 	n.t.Helper()
 	code, err := n.proc.WaitExit(timeout)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	n.do(err)
 	return code
 }
 
 // Log returns what the current run has printed so far.
 func (n *Node) Log() string { return n.proc.Log() }
+
+// ClockSettle is how long to wait after [Node.SetClock]: the node polls the file every 20 ms
+// and reads the clock every 100 ms.
+const ClockSettle = 250 * time.Millisecond
 
 // SetClock begins a fault of the node's clock, or ends it with the zero setting. The
 // cluster must have been made with [Options.FaultClock]. A running node follows within
@@ -192,7 +195,9 @@ func (n *Node) SetClock(f faults.ClockSetting) {
 	if n.clock == "" {
 		n.t.Fatalf("node %d has no fault clock", n.ID)
 	}
-	n.do(writeSetting(f, n.clock))
+	setting, err := json.Marshal(f)
+	n.do(err)
+	n.do(replaceFile(n.clock, setting))
 	f.SteadyPPM = 0 // no complaint, within what is allowed
 	n.clockWrong = f != faults.ClockSetting{}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/isotone/isotone/internal/check/child"
@@ -31,9 +32,25 @@ type Process struct {
 func Run(name, logPath string, env, command []string) (*Process, error) {
 	p, err := child.Run(name, logPath, env, command)
 	if err != nil {
-		return nil, fmt.Errorf("chaos: %w", err)
+		return nil, err
 	}
 	return &Process{Process: p}, nil
+}
+
+// runUntilEnd is Run for a command that is killed at the end of the test, unless it has ended.
+func runUntilEnd(t testing.TB, name, logPath string, env, command []string) *Process {
+	t.Helper()
+	p, err := Run(name, logPath, env, command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Kill()
+		if _, err := p.WaitExit(ExitTimeout); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
 }
 
 // Kill ends the process at once (SIGKILL).
@@ -121,20 +138,12 @@ func (p *Process) Fault() string {
 
 // RSS returns the resident memory of the process in bytes.
 func (p *Process) RSS() (int64, error) {
-	kib, err := p.status("VmRSS")
-	return kib << 10, err
-}
-
-// status returns a number from /proc/PID/status.
-func (p *Process) status(field string) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
-		return 0, fmt.Errorf("chaos: %w", err)
+		return 0, err
 	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, field+":"); ok {
-			return strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("chaos: no %s of %s", field, p.Name)
+	_, rest, _ := strings.Cut(string(b), "\nVmRSS:")
+	kib, _, _ := strings.Cut(rest, " kB")
+	n, err := strconv.ParseInt(strings.TrimSpace(kib), 10, 64)
+	return n << 10, err
 }

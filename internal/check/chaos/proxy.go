@@ -3,11 +3,10 @@
 package chaos
 
 import (
-	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -19,9 +18,7 @@ type Proxy struct {
 	// Forth forwards what the dialing node sends, Back what it receives.
 	Forth, Back Link
 
-	target   string
-	listener net.Listener // nil: a front passes the connections on
-	wait     sync.WaitGroup
+	target string
 
 	mu     sync.Mutex
 	closed bool
@@ -39,23 +36,6 @@ type pipe struct {
 // frozen.
 const proxyDialTimeout = time.Second
 
-// NewProxy listens on a port of its own for connections to target. The end of the
-// test ends it.
-func NewProxy(t testing.TB, target string) *Proxy {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Proxy{target: target, listener: listener, pipes: map[*pipe]struct{}{}}
-	p.wait.Go(p.accept)
-	t.Cleanup(p.close)
-	return p
-}
-
-// Addr is the address to dial instead of the target.
-func (p *Proxy) Addr() string { return p.listener.Addr().String() }
-
 // name names the pair of nodes.
 func (p *Proxy) name() string { return fmt.Sprintf("link %d-%d", p.From, p.To) }
 
@@ -63,18 +43,7 @@ func (p *Proxy) close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	if p.listener != nil {
-		_ = p.listener.Close()
-	}
 	p.Cut()
-	p.wait.Wait()
-}
-
-// IsUsed reports whether a connection goes through p.
-func (p *Proxy) IsUsed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.pipes) > 0
 }
 
 // Cut ends all connections by a reset, in both directions.
@@ -86,22 +55,8 @@ func (p *Proxy) Cut() {
 	}
 }
 
-func (p *Proxy) accept() {
-	for {
-		conn, err := p.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			time.Sleep(pollInterval)
-			continue
-		}
-		p.wait.Go(func() { p.forward(conn.(*net.TCPConn)) })
-	}
-}
-
-// forward runs one connection to its end.
-func (p *Proxy) forward(dialing *net.TCPConn) {
+// forward runs one connection to its end. What the dialing node sends comes from read.
+func (p *Proxy) forward(dialing *net.TCPConn, read io.Reader) {
 	conn, err := net.DialTimeout("tcp", p.target, proxyDialTimeout)
 	if err != nil {
 		reset(dialing)
@@ -113,7 +68,7 @@ func (p *Proxy) forward(dialing *net.TCPConn) {
 		return
 	}
 	var links sync.WaitGroup
-	links.Go(func() { p.Forth.run(c, c.dialing, c.dialed) })
+	links.Go(func() { p.Forth.run(c, read, c.dialed) })
 	links.Go(func() { p.Back.run(c, c.dialed, c.dialing) })
 	links.Wait()
 	c.end()

@@ -92,8 +92,8 @@ func TestProxy_DelaysHoldsDropsAndCuts(t *testing.T) {
 			go func() { _, _ = io.Copy(conn, conn); _ = conn.Close() }()
 		}
 	}()
-	p := chaos.NewProxy(t, listener.Addr().String())
-	conn, err := net.Dial("tcp", p.Addr())
+	p, addr := chaos.NewProxy(t, listener.Addr().String())
+	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,11 +24,7 @@ func (c *Cluster) stepFile() string { return filepath.Join(c.Dir, "step") }
 // or "any". One step at a time is waited for.
 func (c *Cluster) StopAt(who, step string) {
 	c.t.Helper()
-	path := c.stepFile()
-	if err := os.WriteFile(path+"~", []byte(who+" "+step), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
-	if err := os.Rename(path+"~", path); err != nil {
+	if err := replaceFile(c.stepFile(), []byte(who+" "+step)); err != nil {
 		c.t.Fatal(err)
 	}
 }

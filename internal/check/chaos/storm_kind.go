@@ -2,7 +2,10 @@
 
 package chaos
 
-import "github.com/isotone/isotone/internal/check/namespace"
+import (
+	"github.com/isotone/isotone/internal/check/namespace"
+	"github.com/isotone/isotone/internal/check/strace"
+)
 
 // kind is a kind of fault.
 type kind struct {
@@ -23,8 +26,8 @@ var kinds = []kind{
 	{"SIGTERM", 3, always, allowed, (*Storm).planTerm},
 	{"other version", 8, hasVersions, allowed, (*Storm).planVersion},
 	{"SIGSTOP", 6, always, allowed, (*Storm).planPause},
-	{"fsync fails", 2, always, StraceDenied, (*Storm).planFailSync},
-	{"fsync is slow", 3, always, StraceDenied, (*Storm).planSlowSync},
+	{"fsync fails", 2, always, strace.Denied, (*Storm).planFailSync},
+	{"fsync is slow", 3, always, strace.Denied, (*Storm).planSlowSync},
 	{"disk full", 2, always, VolumesDenied, (*Storm).planFullDisk},
 	{"clock jumps", 4, hasClocks, allowed, (*Storm).planJump},
 	{"clock drifts", 2, hasClocks, allowed, (*Storm).planDrift},

@@ -76,59 +76,49 @@ func (s *Storm) planCut() *fault {
 	return f
 }
 
-// planWays sets a rule for the packets on some ways.
-func (s *Storm) planWays(ways []way, p namespace.Packets, note string) *fault {
+// planRules sets rules for packets.
+func (s *Storm) planRules(rules []namespace.Rule, note string) *fault {
 	lasts := s.between(linkFaultMin, linkFaultMax)
 	f := &fault{lasts: lasts, note: fmt.Sprintf("%s, for %v", note, lasts)}
-	for _, w := range ways {
-		f.about = append(f.about, w.String())
+	for _, r := range rules {
+		f.about = append(f.about, r.String())
 	}
-	each := func(do func(way, namespace.Packets) error) {
-		for _, w := range ways {
-			if err := do(w, p); err != nil {
-				s.t.Fatal(err)
-			}
-		}
-	}
-	f.begin = func() { each(way.begin) }
-	f.end = func() { each(way.end) }
+	n := s.c.Nodes[0]
+	f.begin = func() { n.do(n.network.Begin(rules...)) }
+	f.end = func() { n.do(n.network.End(rules...)) }
 	return f
+}
+
+// around returns rules for what a node gets from all others, and what it sends to them.
+func (s *Storm) around(n *Node, p namespace.Packets) (in, out []namespace.Rule) {
+	return namespace.Into(int(n.ID), len(s.c.Nodes), p), namespace.OutOf(int(n.ID), len(s.c.Nodes), p)
 }
 
 // planOneWay loses what one node sends to another, or to all, or what it gets from
 // all.
 func (s *Storm) planOneWay() *fault {
 	n := s.node()
-	others := s.c.Others(n)
-	var in, out []way
-	for _, other := range others {
-		in, out = append(in, way{other, n}), append(out, way{n, other})
-	}
+	in, out := s.around(n, namespace.Dropped())
 	switch s.rand.IntN(4) {
 	case 0:
-		return s.planWays(in, namespace.Dropped(), fmt.Sprintf("all → %s", s.name(n)))
+		return s.planRules(in, fmt.Sprintf("all → %s", s.name(n)))
 	case 1:
-		return s.planWays(out, namespace.Dropped(), fmt.Sprintf("%s → all", s.name(n)))
+		return s.planRules(out, fmt.Sprintf("%s → all", s.name(n)))
 	}
-	i := s.rand.IntN(len(others))
-	return s.planWays(out[i:i+1], namespace.Dropped(), fmt.Sprintf("%s → %s", s.name(n), s.name(others[i])))
+	i := s.rand.IntN(len(out))
+	return s.planRules(out[i:i+1], fmt.Sprintf("%s → %s", s.name(n), s.name(s.c.Others(n)[i])))
 }
 
 // planCutOff drops everything between a node and all others.
 func (s *Storm) planCutOff() *fault {
 	n := s.node()
-	return s.planWays(s.around(n), namespace.Dropped(), s.name(n))
+	in, out := s.around(n, namespace.Dropped())
+	return s.planRules(append(in, out...), s.name(n))
 }
 
 func (s *Storm) planLoss() *fault {
 	n := s.node()
 	part := 0.05 + 0.55*s.rand.Float64()
-	return s.planWays(s.around(n), namespace.Lost(part), fmt.Sprintf("%.0f %% around %s", 100*part, s.name(n)))
-}
-
-func (s *Storm) around(n *Node) (ways []way) {
-	for _, other := range s.c.Others(n) {
-		ways = append(ways, way{other, n}, way{n, other})
-	}
-	return ways
+	in, out := s.around(n, namespace.Lost(part))
+	return s.planRules(append(in, out...), fmt.Sprintf("%.0f %% around %s", 100*part, s.name(n)))
 }

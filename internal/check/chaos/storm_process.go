@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/child"
+	"github.com/isotone/isotone/internal/check/strace"
 )
 
 // An election timeout is 20 to 40 ticks of 10 ms; pauses last from a tenth of the
@@ -107,20 +109,20 @@ const diskFaultLasts = 6 * time.Second
 // without covering what this one did (I8).
 func (s *Storm) planFailSync() *fault {
 	n := s.node()
-	var strace *Process
+	var tracer *child.Process
 	f := &fault{about: processes(n), lasts: diskFaultLasts, over: n.Exited, note: s.name(n)}
 	f.begin = func() {
 		n.ExpectExit()
-		strace = InjectSyncs(s.t, n, fmt.Sprintf("error=EIO:when=%d", 1+s.rand.IntN(3)))
+		tracer = injectSyncs(s.t, n, fmt.Sprintf("error=EIO:when=%d", 1+s.rand.IntN(3)))
 	}
 	f.end = func() {
-		if strings.Contains(strace.Log(), "INJECTED") {
+		if strace.Injected(tracer) {
 			if _, err := n.proc.WaitExit(ExitTimeout); err != nil {
 				s.t.Errorf("%s: a failed fsync does not end node %d (I8): %v", s.clock(), n.ID, err)
 			}
 		}
 		s.endByDisk(n, "input/output error")
-		s.endStrace(strace)
+		n.do(strace.Detach(tracer))
 		n.Start()
 	}
 	return f
@@ -147,23 +149,13 @@ func (s *Storm) planSlowSync() *fault {
 	n := s.node()
 	delay := s.between(time.Millisecond, 500*time.Millisecond)
 	lasts := s.between(500*time.Millisecond, 4*time.Second)
-	var strace *Process
+	var tracer *child.Process
 	f := &fault{about: processes(n), lasts: lasts, note: fmt.Sprintf("%s by %v for %v", s.name(n), delay, lasts)}
 	f.begin = func() {
-		strace = InjectSyncs(s.t, n, fmt.Sprintf("delay_enter=%d", delay.Microseconds()))
+		tracer = injectSyncs(s.t, n, fmt.Sprintf("delay_enter=%d", delay.Microseconds()))
 	}
-	f.end = func() { s.endStrace(strace) }
+	f.end = func() { n.do(strace.Detach(tracer)) }
 	return f
-}
-
-// endStrace makes strace detach, unless it has ended with its node.
-func (s *Storm) endStrace(strace *Process) {
-	if !strace.Exited() {
-		_ = strace.signal(syscall.SIGINT, true, false)
-	}
-	if _, err := strace.WaitExit(ExitTimeout); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 // planFullDisk leaves no free block. A node that needs one must stop and log the reason.

@@ -3,56 +3,25 @@
 package chaos
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"os/exec"
-	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/child"
+	"github.com/isotone/isotone/internal/check/strace"
 )
 
-// straceAttachTimeout bounds how long strace may take to attach to all threads.
-const straceAttachTimeout = 10 * time.Second
-
-// StraceDenied returns why strace cannot attach to a process here, or "".
-var StraceDenied = sync.OnceValue(func() string {
-	if _, err := exec.LookPath("strace"); err != nil {
-		return "needs strace to break fsync: install it (apt-get install strace)"
-	}
-	sleep := exec.Command("sleep", "10")
-	if err := sleep.Start(); err != nil {
-		return err.Error()
-	}
-	defer func() { _ = sleep.Process.Kill(); _ = sleep.Wait() }()
-	try := []string{"-s", "INT", "0.3", "strace", "-o", "/dev/null", "-p", fmt.Sprint(sleep.Process.Pid)}
-	if out, _ := exec.Command("timeout", try...).CombinedOutput(); bytes.Contains(out, []byte("not permitted")) {
-		return fmt.Sprintf("strace may not attach to a process here (kernel.yama.ptrace_scope=0 or root is needed): %s", out)
-	}
-	return ""
-})
-
-// InjectSyncs has strace tamper with the fsyncs and fdatasyncs of a running node: inject is
-// what follows "-e inject=fsync,fdatasync:". It does not wait until strace has attached. The
-// tampering ends with the returned process or with the node.
-func InjectSyncs(t testing.TB, n *Node, inject string) *Process {
+// injectSyncs is [strace.Inject] for a running node, until the end of the test at the latest.
+func injectSyncs(t testing.TB, n *Node, how string) *child.Process {
 	t.Helper()
-	logPath := fmt.Sprintf("%s.strace.log", n.logPath)
-	p, err := Run("strace of "+n.proc.Name, logPath, []string{"PATH=" + os.Getenv("PATH")}, []string{
-		"strace", "-f", "-p", fmt.Sprint(n.proc.PID()), "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:" + inject,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.ExpectExit() // it ends with the node
+	tracer, err := strace.Inject(n.proc.Process, n.logPath+".strace.log", how)
+	n.do(err)
 	t.Cleanup(func() {
-		if !p.Exited() {
-			_ = p.Kill()
-			_, _ = p.WaitExit(ExitTimeout)
+		if !tracer.Exited() {
+			n.do(strace.Detach(tracer))
 		}
 	})
-	return p
+	return tracer
 }
 
 // DelaySyncs has every fsync and fdatasync of a node take so much longer from its next start on. It
@@ -60,7 +29,7 @@ func InjectSyncs(t testing.TB, n *Node, inject string) *Process {
 // others are as fast as ever.
 func DelaySyncs(t testing.TB, n *Node, delay time.Duration) {
 	t.Helper()
-	if denied := StraceDenied(); denied != "" {
+	if denied := strace.Denied(); denied != "" {
 		t.Skip(denied)
 	}
 	n.Prefix = []string{
@@ -74,29 +43,8 @@ func DelaySyncs(t testing.TB, n *Node, delay time.Duration) {
 // test where one is missing.
 func FailSyncs(t testing.TB, n *Node) {
 	t.Helper()
-	if denied := StraceDenied(); denied != "" {
+	if denied := strace.Denied(); denied != "" {
 		t.Skip(denied)
 	}
-	p := InjectSyncs(t, n, "error=EIO")
-	for deadline := time.Now().Add(straceAttachTimeout); ; time.Sleep(pollInterval) {
-		switch {
-		case tracer(n.proc) == p.PID() || n.Exited():
-			return
-		case p.Exited() && strings.Contains(p.Log(), "INJECTED"):
-			return // with the node, which has failed already
-		case p.Exited():
-			t.Fatalf("strace has ended:\n%s", p.Log())
-		case time.Now().After(deadline):
-			t.Fatalf("strace did not attach within %v:\n%s", straceAttachTimeout, p.Log())
-		}
-	}
-}
-
-// tracer returns the ID of the process that traces p, or 0.
-func tracer(p *Process) int {
-	value, err := p.status("TracerPid")
-	if err != nil {
-		return 0
-	}
-	return int(value)
+	n.do(strace.Attached(injectSyncs(t, n, "error=EIO"), n.proc.Process))
 }

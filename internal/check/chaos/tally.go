@@ -35,18 +35,14 @@ func NewTally() *Tally {
 }
 
 func (y *Tally) add(r *Report, answered map[string]Answers) {
-	for outcome, count := range r.Outcomes {
-		y.outcomes[outcome] += count
+	z := Tally{
+		outcomes: r.Outcomes, answered: map[string]int{}, online: r.Online.Checked, unverified: r.Online.Unverified,
+		violations: int(r.Online.Violations), gap: r.Gap, took: r.Took, ids: r.IDs,
 	}
 	for query, a := range answered {
-		y.answered[query] += a.Count
+		z.answered[query] = a.Count
 	}
-	y.online += r.Online.Checked
-	y.unverified += r.Online.Unverified
-	y.violations += int(r.Online.Violations)
-	y.gap = max(y.gap, r.Gap)
-	y.took += r.Took
-	y.ids += r.IDs
+	y.Merge(&z)
 }
 
 // Merge adds another tally.

@@ -43,7 +43,6 @@ type Watch struct {
 	mu       sync.Mutex
 	outage   *Outage // nil in calm
 	answered int
-	refused  int
 	last     time.Duration // when the latest answer came
 	gap      time.Duration // the longest time without one
 	faults   []string
@@ -54,7 +53,7 @@ type Watch struct {
 func StartWatch(t testing.TB, addrs []string, query string) *Watch {
 	w := &Watch{Pause: OutagePause, target: "/timestamp?n=1" + query, epoch: time.Now(), online: lincheck.NewOnline(0), quit: make(chan struct{})}
 	for _, addr := range addrs {
-		a := &watcher{watch: w, addr: addr}
+		a := &watcher{watch: w, addr: addr, conns: conns{}}
 		w.done.Go(a.run)
 	}
 	t.Cleanup(func() { w.stop() })
@@ -189,12 +188,11 @@ func (w *Watch) succeeded(addr string, previous, sent, received time.Duration) {
 	close(o.done)
 }
 
-func (w *Watch) failed(fault string) {
+func (w *Watch) fault(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.refused++
-	if fault != "" && len(w.faults) < faultsMax {
-		w.faults = append(w.faults, fault)
+	if len(w.faults) < faultsMax {
+		w.faults = append(w.faults, text)
 	}
 }
 
@@ -202,12 +200,12 @@ func (w *Watch) failed(fault string) {
 type watcher struct {
 	watch    *Watch
 	addr     string
-	conn     *Conn
+	conns    conns
 	previous time.Duration // when it sent its previous request
 }
 
 func (a *watcher) run() {
-	defer a.drop()
+	defer a.conns.close()
 	for {
 		select {
 		case <-a.watch.quit:
@@ -222,57 +220,38 @@ func (a *watcher) run() {
 	}
 }
 
-func (a *watcher) drop() {
-	if a.conn != nil {
-		_ = a.conn.Close()
-		a.conn = nil
-	}
-}
-
 // ask sends one request, and reports whether the node answered anything.
 func (a *watcher) ask() bool {
-	var err error
-	if a.conn == nil {
-		if a.conn, err = Dial(a.addr, watchTimeout); err != nil {
-			a.conn = nil
-			return false
-		}
+	conn, err := a.conns.to(a.addr, watchTimeout)
+	if err != nil {
+		return false
 	}
 	floor, sent, previous := a.watch.online.Begin(), a.watch.now(), a.previous
 	a.previous = sent
-	answer, err := a.conn.Get(a.watch.target, watchTimeout)
+	answer, err := a.conns.ask(conn, a.watch.target, watchTimeout)
 	received := a.watch.now()
-	if err != nil {
-		a.drop()
-		a.watch.failed("")
+	switch {
+	case err != nil:
 		return false
+	case answer.Status == 200:
+		a.succeeded(answer, floor, previous, sent, received)
+	case !slices.Contains([]isotone.Code{isotone.CodeNotLeader, isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeDeadlineExceeded}, answer.Code()):
+		a.watch.fault(a.addr + " answered " + string(answer.Body))
 	}
-	if answer.Header.Get("Connection") == "close" {
-		a.drop()
-	}
-	if answer.Status != 200 {
-		a.watch.failed(a.faultOf(answer))
-		return true
-	}
+	return true
+}
+
+// succeeded checks timestamps, and records them unless they are wrong.
+func (a *watcher) succeeded(answer *Answer, floor isotone.Timestamp, previous, sent, received time.Duration) {
 	r, err := answer.Range()
 	if err == nil {
 		err = a.watch.online.End(floor, r)
 	}
 	if err != nil {
-		a.watch.failed(a.addr + ": " + err.Error())
-		return true
+		a.watch.fault(a.addr + ": " + err.Error())
+		return
 	}
 	a.watch.succeeded(a.addr, previous, sent, received)
-	return true
-}
-
-// faultOf returns what is wrong with a refusal, or "".
-func (a *watcher) faultOf(answer *Answer) string {
-	accepted := []isotone.Code{isotone.CodeNotLeader, isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeDeadlineExceeded}
-	if slices.Contains(accepted, answer.Code()) {
-		return ""
-	}
-	return a.addr + " answered " + string(answer.Body)
 }
 
 // nap sleeps for d. The timers of the Go runtime round up to a millisecond in an idle process.

@@ -12,3 +12,11 @@ var (
 	Stop os.Signal = syscall.SIGSTOP
 	Cont os.Signal = syscall.SIGCONT
 )
+
+// KillGroup ends what is left in the process group of the process, such as a server that a script had started.
+func (p *Process) KillGroup() error {
+	if err := syscall.Kill(-p.PID(), syscall.SIGKILL); err != syscall.ESRCH { // nothing is left
+		return err
+	}
+	return nil
+}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/child"
 )
 
 // process is a process of a run, as the command sees it. The methods are for one goroutine, except for
@@ -22,7 +24,7 @@ type process struct {
 	read   sync.WaitGroup
 	wrong  error        // why there is no more output; after done is closed
 	wait   func() error // waits for its end, after its output has ended
-	stderr tail
+	stderr child.Tail
 
 	mu  sync.Mutex
 	out *gob.Encoder
@@ -90,7 +92,7 @@ func (p *process) tell(o order) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.out.Encode(o); err != nil {
-		return fmt.Errorf("process %d: %w%s", p.number, err, p.stderr.text())
+		return fmt.Errorf("process %d: %w%s", p.number, err, p.said())
 	}
 	return nil
 }
@@ -106,13 +108,13 @@ func (p *process) answer(deadline time.Time) (*outcome, error) {
 			if err := p.wait(); p.wrong == io.EOF && err != nil {
 				p.wrong = err
 			}
-			return nil, fmt.Errorf("process %d ended: %w%s", p.number, p.wrong, p.stderr.text())
+			return nil, fmt.Errorf("process %d ended: %w%s", p.number, p.wrong, p.said())
 		case m.Failed != "":
 			return nil, errors.New(m.Failed)
 		}
 		return m.Done, nil
 	case <-timer.C:
-		return nil, fmt.Errorf("process %d does not answer%s", p.number, p.stderr.text())
+		return nil, fmt.Errorf("process %d does not answer%s", p.number, p.said())
 	}
 }
 
@@ -123,33 +125,14 @@ func (p *process) close() error {
 	defer late.Stop()
 	p.read.Wait()
 	if err := p.wait(); err != nil {
-		return fmt.Errorf("process %d: %w%s", p.number, err, p.stderr.text())
+		return fmt.Errorf("process %d: %w%s", p.number, err, p.said())
 	}
 	return nil
 }
 
-// tailMax is how much of what a process writes to its standard error is kept.
-const tailMax = 4 << 10
-
-// tail keeps the end of what is written.
-type tail struct {
-	mu   sync.Mutex
-	kept []byte
-}
-
-// Write implements io.Writer. It never fails.
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kept = append(t.kept, b[max(0, len(b)-tailMax):]...)
-	t.kept = t.kept[max(0, len(t.kept)-tailMax):]
-	return len(b), nil
-}
-
-func (t *tail) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if text := strings.TrimSpace(string(t.kept)); text != "" {
+// said returns the end of what the process has written to its standard error, behind a colon, or "".
+func (p *process) said() string {
+	if text := p.stderr.String(); text != "" {
 		return ": " + text
 	}
 	return ""

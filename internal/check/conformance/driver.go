@@ -9,7 +9,6 @@ import (
 	"io"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +27,7 @@ type driver struct {
 	stop     func()        // ends the process by the end of its input, and waits for it
 	kill     func()
 	reap     func() // called when its output has ended
-	complain *tail
+	complain *child.Tail
 
 	mu      sync.Mutex
 	nextID  int
@@ -74,7 +73,7 @@ func startDriver(ctx context.Context, command []string, patience time.Duration) 
 }
 
 func newDriver(in io.WriteCloser) *driver {
-	return &driver{in: in, ended: make(chan struct{}), stop: func() {}, kill: func() {}, reap: func() {}, complain: &tail{}}
+	return &driver{in: in, ended: make(chan struct{}), stop: func() {}, kill: func() {}, reap: func() {}, complain: &child.Tail{}}
 }
 
 // read passes on what the driver writes until its output ends.
@@ -161,29 +160,4 @@ func (d *driver) lacks(features []string) string {
 		}
 	}
 	return ""
-}
-
-// tailMax bounds what is kept of the standard error of a driver.
-const tailMax = 4 << 10
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, b...)
-	if over := len(t.text) - tailMax; over > 0 {
-		t.text = slices.Delete(t.text, 0, over)
-	}
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.text))
 }

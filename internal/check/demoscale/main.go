@@ -16,25 +16,44 @@ const (
 	exitUsage   = 2
 )
 
+// comparison is what a command line asks for.
+type comparison interface {
+	common() *settings
+	compare(ctx context.Context, progress io.Writer) (shown, error)
+}
+
+// shown is what a comparison shows: its results, as text, and as SVG.
+type shown struct {
+	results       any
+	text, picture string
+}
+
 // Run executes one command line of examples/joke and returns the exit code.
 func Run(ctx context.Context, args []string, out, progress io.Writer) int {
+	c, err, help := comparison(nil), error(nil), "--help"
 	if len(args) > 0 && args[0] == modelsCommand {
-		return runModels(ctx, args[1:], out, progress)
+		help = modelsCommand + " --help"
+		var s modelSettings
+		s, err = parseModelSettings(args[1:], progress)
+		c = &s
+	} else {
+		var s settings
+		s, err = parseSettings(args, progress)
+		c = &s
 	}
-	s, err := parseSettings(args, progress)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
 	if err != nil {
-		fmt.Fprintf(progress, "joke: %v\nRun with --help for the flags.\n", err)
+		fmt.Fprintf(progress, "joke: %v\nRun with %s for the flags.\n", err, help)
 		return exitUsage
 	}
-	svg, err := createPicture(s.picture)
+	svg, err := createPicture(c.common().picture)
 	if err != nil {
 		fmt.Fprintf(progress, "joke: %v\n", err)
 		return exitUsage
 	}
-	err = errors.Join(compare(ctx, s, svg, out, progress), closePicture(svg))
+	err = errors.Join(compare(ctx, c, svg, out, progress), closePicture(svg))
 	if err != nil {
 		fmt.Fprintf(progress, "joke: %v\n", err)
 		return exitFailure
@@ -84,25 +103,24 @@ func closePicture(svg *os.File) error {
 }
 
 // compare runs all trials and prints the results, as a picture too unless svg is nil.
-func compare(ctx context.Context, s settings, svg *os.File, out, progress io.Writer) error {
-	results, err := tryAll(ctx, s, progress)
+func compare(ctx context.Context, c comparison, svg *os.File, out, progress io.Writer) error {
+	show, err := c.compare(ctx, progress)
 	if err != nil {
 		return err
 	}
 	if svg != nil {
-		if err := writePicture(svg, picture(s, results)); err != nil {
+		if err := writePicture(svg, show.picture); err != nil {
 			return err
 		}
 	}
-	return printResults(out, s.json, results, table(results)+"\n"+plot(results))
+	if c.common().json {
+		return writeJSON(out, show.results)
+	}
+	_, err = io.WriteString(out, show.text)
+	return err
 }
 
-// printResults prints results as JSON, or text that says the same.
-func printResults(out io.Writer, asJSON bool, results any, text string) error {
-	if !asJSON {
-		_, err := io.WriteString(out, text)
-		return err
-	}
+func writeJSON(out io.Writer, results any) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(results)

@@ -182,7 +182,7 @@ func TestJoke_EndsEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if err := compare(ctx, s, nil, io.Discard, progress); err == nil || !strings.Contains(err.Error(), "enough") {
+	if err := compare(ctx, &s, nil, io.Discard, progress); err == nil || !strings.Contains(err.Error(), "enough") {
 		t.Errorf("%v: want the cause of the cancellation", err)
 	}
 	if took := time.Since(began); took > time.Minute {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -209,36 +207,5 @@ func startModelProxy(s modelSettings, places []place) (addr string, stop func() 
 	if err != nil {
 		return "", nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, errors.Join(err, server.Shutdown(context.Background()))
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	return l.Addr().String(), func() error {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		if err := server.Shutdown(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			return errors.Join(err, <-served)
-		}
-		return <-served
-	}, nil
-}
-
-// tryModels runs all trials in turn.
-func tryModels(ctx context.Context, s modelSettings, progress io.Writer) ([]modelResult, error) {
-	answers, err := s.answers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var results []modelResult
-	for i, name := range s.models {
-		fmt.Fprintf(progress, "%d of %d: %s; %v to go\n", i+1, len(s.models), name, time.Duration(len(s.models)-i)*s.length())
-		r, err := tryModel(ctx, name, s, answers)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		results = append(results, r)
-	}
-	return results, nil
+	return serve(server)
 }

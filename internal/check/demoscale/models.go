@@ -3,10 +3,8 @@ package demoscale
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -28,34 +26,17 @@ type modelSettings struct {
 func (s *modelSettings) length() time.Duration { return s.warmup + phases*s.duration }
 
 func parseModelSettings(args []string, usage io.Writer) (modelSettings, error) {
-	s := modelSettings{settings: settings{bound: 100, slow: 1}}
-	f := flag.NewFlagSet("joke models", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // the caller prints the error
-	f.IntVar(&s.workers, "workers", 10, "workers, of which the first one dies and comes back")
-	f.IntVar(&s.words, "words", 40, "words that clients ask for")
-	f.IntVar(&s.cache, "cache", 10, "answers that a worker keeps")
-	f.IntVar(&s.clients, "clients", 24, "clients, each with one request at a time")
-	f.DurationVar(&s.duration, "duration", 5*time.Second, "how long to measure each phase of each model")
-	f.DurationVar(&s.warmup, "warmup", 3*time.Second, "warm-up before the first phase")
-	f.Uint64Var(&s.seed, "seed", 1, "seed of the words and the sleeps")
-	f.IntVar(&s.rounds, "rounds", 1000, "rounds of SHA-256 for each miss")
-	f.DurationVar(&s.sleep, "sleep", 200*time.Millisecond, "average sleep for each miss; it varies from 50 to 150 percent of it")
+	s := modelSettings{settings: settings{
+		workers: 10, words: 40, cache: 10, clients: 24, duration: 5 * time.Second, warmup: 3 * time.Second, rounds: 1000, sleep: 200 * time.Millisecond, bound: 100, slow: 1,
+	}}
+	f, only := s.flags("joke "+modelsCommand, "workers, of which the first one dies and comes back", "how long to measure each phase of each model",
+		"warm-up before the first phase", modelNamesAll())
 	f.DurationVar(&s.refresh, "refresh", time.Second, "how old a client's list from the name service may be")
 	f.DurationVar(&s.lease, "lease", time.Second, "how long the name service lists a worker that is silent")
 	f.DurationVar(&s.probe, "probe", 500*time.Millisecond, "pause between two attempts to connect to a worker, of the proxy and of clients that hash")
-	only := f.String("only", "", "run only these, comma-separated: "+strings.Join(modelNamesAll(), ","))
-	f.BoolVar(&s.json, "json", false, "print JSON")
-	f.StringVar(&s.picture, "svg", "", "write a picture to this `file`")
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(usage, "Compares a TCP proxy, a name service, and a hash in the client, while one of ten slow workers dies and comes back.")
-			f.SetOutput(usage)
-			f.PrintDefaults()
-		}
+	err := parse(f, args, usage, "Compares a TCP proxy, a name service, and a hash in the client, while one of ten slow workers dies and comes back.")
+	if err != nil {
 		return s, err
-	}
-	if f.NArg() > 0 {
-		return s, fmt.Errorf("unexpected argument %q: want only flags after %s", f.Arg(0), modelsCommand)
 	}
 	s.models = modelNamesAll()
 	if *only != "" {
@@ -80,39 +61,13 @@ func (s *modelSettings) validateModels() error {
 	return errors.Join(faults...)
 }
 
-// runModels executes a command line after "models" and returns the exit code.
-func runModels(ctx context.Context, args []string, out, progress io.Writer) int {
-	s, err := parseModelSettings(args, progress)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
+// compare runs all trials.
+func (s *modelSettings) compare(ctx context.Context, progress io.Writer) (shown, error) {
+	results, err := tryAll(ctx, &s.settings, s.length(), s.models, progress, func(name string, answers []string) (modelResult, error) {
+		return tryModel(ctx, name, *s, answers)
+	})
 	if err != nil {
-		fmt.Fprintf(progress, "joke: %v\nRun with %s --help for the flags.\n", err, modelsCommand)
-		return exitUsage
+		return shown{}, err
 	}
-	svg, err := createPicture(s.picture)
-	if err != nil {
-		fmt.Fprintf(progress, "joke: %v\n", err)
-		return exitUsage
-	}
-	err = errors.Join(compareModels(ctx, s, svg, out, progress), closePicture(svg))
-	if err != nil {
-		fmt.Fprintf(progress, "joke: %v\n", err)
-		return exitFailure
-	}
-	return 0
-}
-
-// compareModels runs all trials and prints the results, as a picture too unless svg is nil.
-func compareModels(ctx context.Context, s modelSettings, svg *os.File, out, progress io.Writer) error {
-	results, err := tryModels(ctx, s, progress)
-	if err != nil {
-		return err
-	}
-	if svg != nil {
-		if err := writePicture(svg, modelPicture(s, results)); err != nil {
-			return err
-		}
-	}
-	return printResults(out, s.json, results, modelTable(results))
+	return shown{results, modelTable(results), modelPicture(*s, results)}, nil
 }

@@ -3,7 +3,6 @@ package demoscale
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -247,8 +246,4 @@ func evaluate(ctx context.Context, log io.Reader) (*Logged, error) {
 }
 
 // WriteJSON writes the result.
-func (r *ScaleResult) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
-}
+func (r *ScaleResult) WriteJSON(w io.Writer) error { return writeJSON(w, r) }

@@ -54,6 +54,8 @@ type trial struct {
 	Workers  int              `json:"workers"`
 }
 
+func (t trial) String() string { return t.Name }
+
 // alone is the name of the trial with one worker.
 const alone = "alone"
 
@@ -66,35 +68,49 @@ func trialNames() []string {
 	return names
 }
 
-func parseSettings(args []string, usage io.Writer) (settings, error) {
-	var s settings
-	f := flag.NewFlagSet("joke", flag.ContinueOnError)
+func (s *settings) common() *settings { return s }
+
+// flags returns the flags that all comparisons have, with the values of s as defaults. only gets the names to run, of those in names.
+func (s *settings) flags(name, workers, duration, warmup string, names []string) (f *flag.FlagSet, only *string) {
+	f = flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(io.Discard) // the caller prints the error
-	f.IntVar(&s.workers, "workers", 10, "workers behind the proxy")
-	f.IntVar(&s.words, "words", 10, "words that clients ask for")
-	f.IntVar(&s.cache, "cache", 2, "answers that a worker keeps")
-	f.IntVar(&s.clients, "clients", 24, "clients, each with one request at a time")
-	f.DurationVar(&s.duration, "duration", 5*time.Second, "how long to measure each strategy")
-	f.DurationVar(&s.warmup, "warmup", 4*time.Second, "warm-up before each measurement")
+	f.IntVar(&s.workers, "workers", s.workers, workers)
+	f.IntVar(&s.words, "words", s.words, "words that clients ask for")
+	f.IntVar(&s.cache, "cache", s.cache, "answers that a worker keeps")
+	f.IntVar(&s.clients, "clients", s.clients, "clients, each with one request at a time")
+	f.DurationVar(&s.duration, "duration", s.duration, duration)
+	f.DurationVar(&s.warmup, "warmup", s.warmup, warmup)
 	f.Uint64Var(&s.seed, "seed", 1, "seed of the words and the sleeps")
-	f.IntVar(&s.rounds, "rounds", 50_000, "rounds of SHA-256 for each miss")
-	f.DurationVar(&s.sleep, "sleep", time.Second, "average sleep for each miss; it varies from 50 to 150 percent of it")
+	f.IntVar(&s.rounds, "rounds", s.rounds, "rounds of SHA-256 for each miss")
+	f.DurationVar(&s.sleep, "sleep", s.sleep, "average sleep for each miss; it varies from 50 to 150 percent of it")
+	f.BoolVar(&s.json, "json", false, "print JSON")
+	f.StringVar(&s.picture, "svg", "", "write a picture to this `file`")
+	return f, f.String("only", "", "run only these, comma-separated: "+strings.Join(names, ","))
+}
+
+// parse parses flags. Asked for help, it prints that.
+func parse(f *flag.FlagSet, args []string, usage io.Writer, about string) error {
+	err := f.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(usage, about)
+		f.SetOutput(usage)
+		f.PrintDefaults()
+	}
+	if err == nil && f.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q: want only flags after %s", f.Arg(0), f.Name())
+	}
+	return err
+}
+
+func parseSettings(args []string, usage io.Writer) (settings, error) {
+	s := settings{workers: 10, words: 10, cache: 2, clients: 24, duration: 5 * time.Second, warmup: 4 * time.Second, rounds: 50_000, sleep: time.Second}
+	f, only := s.flags("joke", "workers behind the proxy", "how long to measure each strategy", "warm-up before each measurement", trialNames())
 	f.IntVar(&s.bound, "bound", 400, "load bound of the sticky strategy, in `percent` of a worker's share")
 	f.IntVar(&s.hot, "hot", 0, "`percent` of requests that always ask for the first word")
 	f.IntVar(&s.slow, "slow", 1, "factor by which the first worker sleeps longer")
-	only := f.String("only", "", "run only these, comma-separated: "+strings.Join(trialNames(), ","))
-	f.BoolVar(&s.json, "json", false, "print JSON")
-	f.StringVar(&s.picture, "svg", "", "write a picture to this `file`")
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(usage, "Compares the strategies of the proxy in front of ten slow workers with small caches.\n\"joke models --help\" is about the three models of distribution.")
-			f.SetOutput(usage)
-			f.PrintDefaults()
-		}
+	err := parse(f, args, usage, "Compares the strategies of the proxy in front of ten slow workers with small caches.\n\"joke models --help\" is about the three models of distribution.")
+	if err != nil {
 		return s, err
-	}
-	if f.NArg() > 0 {
-		return s, fmt.Errorf("unexpected argument %q: want only flags", f.Arg(0))
 	}
 	return s, errors.Join(s.validate(), s.choose(*only))
 }

@@ -30,23 +30,33 @@ func (s *settings) answers(ctx context.Context) ([]string, error) {
 	return answers, nil
 }
 
-// tryAll runs all trials in turn.
-func tryAll(ctx context.Context, s settings, progress io.Writer) ([]result, error) {
+// tryAll runs trials of some length in turn.
+func tryAll[T, R any](ctx context.Context, s *settings, length time.Duration, trials []T, progress io.Writer, try func(trial T, answers []string) (R, error)) ([]R, error) {
 	answers, err := s.answers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var results []result
-	for i, t := range s.trials {
-		left := time.Duration(len(s.trials)-i) * (s.warmup + s.duration)
-		fmt.Fprintf(progress, "%d of %d: %s; %v to go\n", i+1, len(s.trials), t.Name, left)
-		r, err := t.try(ctx, s, answers)
+	var results []R
+	for i, t := range trials {
+		fmt.Fprintf(progress, "%d of %d: %v; %v to go\n", i+1, len(trials), t, time.Duration(len(trials)-i)*length)
+		r, err := try(t, answers)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", t.Name, err)
+			return nil, fmt.Errorf("%v: %w", t, err)
 		}
 		results = append(results, r)
 	}
 	return results, nil
+}
+
+// compare runs all trials.
+func (s *settings) compare(ctx context.Context, progress io.Writer) (shown, error) {
+	results, err := tryAll(ctx, s, s.warmup+s.duration, s.trials, progress, func(t trial, answers []string) (result, error) {
+		return t.try(ctx, *s, answers)
+	})
+	if err != nil {
+		return shown{}, err
+	}
+	return shown{results, table(results) + "\n" + plot(results), picture(*s, results)}, nil
 }
 
 // try starts workers with empty caches and a proxy, unless clients ask directly, and sends the load.
@@ -66,12 +76,12 @@ func (t trial) try(ctx context.Context, s settings, answers []string) (r result,
 			l.urls = append(l.urls, b.URL)
 		}
 	} else {
-		front, failed := startFront(t.Strategy, backends, s)
+		addr, stop, failed := startFront(t.Strategy, backends, s)
 		if failed != nil {
 			return r, failed
 		}
-		defer func() { err = errors.Join(err, front.stop()) }()
-		l.urls = []string{front.url}
+		defer func() { err = errors.Join(err, stop()) }()
+		l.urls = []string{"http://" + addr}
 	}
 	sum, err := l.run(ctx)
 	if err != nil {
@@ -80,46 +90,45 @@ func (t trial) try(ctx context.Context, s settings, answers []string) (r result,
 	return sum.result(t, s.duration), nil
 }
 
-// front is the proxy of one trial.
-type front struct {
-	url    string
-	server *proxy.Server
-	served chan error
-}
-
-func startFront(strategy balance.Strategy, backends []proxy.Backend, s settings) (*front, error) {
+// startFront starts the proxy of one trial.
+func startFront(strategy balance.Strategy, backends []proxy.Backend, s settings) (addr string, stop func() error, err error) {
 	cfg := proxy.Config{
 		Backends: backends, Strategy: strategy,
 		RetriesMax: -1, // every request is one choice
 		// A request may wait for as long as the load runs: waits are the result.
 		Limits: proxy.Limits{AnswerTimeout: s.warmup + s.duration + stopTimeout},
 	}
-	var err error
 	if strategy == balance.Sticky {
 		cfg.StickyPercent = s.bound
 		if cfg.StickyKey, err = proxy.ParseKey(stickyKey); err != nil {
-			return nil, err
+			return "", nil, err
 		}
 	}
 	server, err := proxy.New(cfg)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, errors.Join(err, server.Shutdown(context.Background()))
-	}
-	f := &front{url: "http://" + l.Addr().String(), server: server, served: make(chan error, 1)}
-	go func() { f.served <- server.Serve(l) }()
-	return f, nil
+	return serve(server)
 }
 
-// stop ends the proxy and waits for it. It cuts off requests: the clients have disconnected.
-func (f *front) stop() error {
-	ctx, cancel := context.WithCancel(context.Background())
+// serve has a proxy serve until stop is called, which waits for its end. It cuts off requests: the clients have disconnected.
+func serve(server interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+}) (addr string, stop func() error, err error) {
+	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := f.server.Shutdown(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		return errors.Join(err, <-f.served)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, errors.Join(err, server.Shutdown(ended))
 	}
-	return <-f.served
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	return l.Addr().String(), func() error {
+		err := server.Shutdown(ended)
+		if errors.Is(err, context.Canceled) {
+			err = nil
+		}
+		return errors.Join(err, <-served)
+	}, nil
 }

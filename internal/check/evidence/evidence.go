@@ -193,44 +193,42 @@ func read(root, ledger string, columns []string) ([][]string, error) {
 	return r.ReadAll()
 }
 
+// each passes the lines of a ledger to take.
+func each(root, ledger string, columns []string, take func(line []string) error) error {
+	lines, err := read(root, ledger, columns)
+	for i, l := range lines {
+		if err := take(l); err != nil {
+			return fmt.Errorf("%s, line %d: %w", ledger, i+2, err)
+		}
+	}
+	return err
+}
+
 // ReadSim returns sim.csv.
 func ReadSim(root string) (list []Sim, err error) {
-	lines, err := read(root, "sim.csv", simColumns)
-	if err != nil {
-		return nil, err
-	}
-	for i, l := range lines {
+	err = each(root, "sim.csv", simColumns, func(l []string) (err error) {
 		s := Sim{Date: l[0], Core: l[1], Commit: l[2], Note: l[11]}
 		if _, err := time.Parse(time.DateOnly, s.Date); err != nil && s.Date != "" {
-			return nil, fmt.Errorf("sim.csv, line %d: %w", i+2, err)
+			return err
 		}
-		for field, to := range map[int]*uint64{3: &s.Seed, 4: &s.Runs, 6: &s.Operations, 7: &s.Answered, 8: &s.Terms, 9: &s.IDs, 10: &s.Violations} {
-			if *to, err = parse(l[field]); err != nil {
-				return nil, fmt.Errorf("sim.csv, line %d: %w", i+2, err)
-			}
-		}
-		if s.Hours, err = strconv.ParseFloat(l[5], 64); err != nil {
-			return nil, fmt.Errorf("sim.csv, line %d: %w", i+2, err)
+		if s.Hours, err = strconv.ParseFloat(l[5], 64); err == nil {
+			err = parse(l, map[int]*uint64{3: &s.Seed, 4: &s.Runs, 6: &s.Operations, 7: &s.Answered, 8: &s.Terms, 9: &s.IDs, 10: &s.Violations})
 		}
 		list = append(list, s)
-	}
-	return list, nil
+		return err
+	})
+	return list, err
 }
 
 // ReadFuzz returns fuzz.csv.
 func ReadFuzz(root string) (list []Fuzz, err error) {
-	lines, err := read(root, "fuzz.csv", fuzzColumns)
-	if err != nil {
-		return nil, err
-	}
-	for i, l := range lines {
+	err = each(root, "fuzz.csv", fuzzColumns, func(l []string) error {
 		f := Fuzz{Date: l[0], Commit: l[1], Package: l[2], Target: l[3], Findings: l[5]}
-		if f.Executions, err = parse(l[4]); err != nil {
-			return nil, fmt.Errorf("fuzz.csv, line %d: %w", i+2, err)
-		}
+		err := parse(l, map[int]*uint64{4: &f.Executions})
 		list = append(list, f)
-	}
-	return list, nil
+		return err
+	})
+	return list, err
 }
 
 // Storm is a storm of real processes: a line of storms.csv.
@@ -264,23 +262,20 @@ var stormColumns = []string{"date", "commit", "command", "settings", "minutes", 
 
 // CheckStorms returns an error unless storms.csv can be read.
 func CheckStorms(root string) error {
-	lines, err := read(root, "storms.csv", stormColumns)
-	for i, l := range lines {
-		for _, field := range []int{4, 6, 7, 8, 9, 10} {
-			if _, err := parse(l[field]); err != nil {
-				return fmt.Errorf("storms.csv, line %d: %w", i+2, err)
-			}
+	return each(root, "storms.csv", stormColumns, func(l []string) error {
+		var n uint64
+		return parse(l, map[int]*uint64{4: &n, 6: &n, 7: &n, 8: &n, 9: &n, 10: &n})
+	})
+}
+
+// parse reads the numbers in some fields of a line; an empty field is one that nobody counted.
+func parse(line []string, into map[int]*uint64) (err error) {
+	for field, to := range into {
+		if line[field] != "" && err == nil {
+			*to, err = strconv.ParseUint(line[field], 10, 64)
 		}
 	}
 	return err
-}
-
-// parse reads a number; an empty field is one that nobody counted.
-func parse(text string) (uint64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	return strconv.ParseUint(text, 10, 64)
 }
 
 // WriteTotals writes the table of simulated runs: those of the core as it is, and of all before.

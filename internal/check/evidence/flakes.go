@@ -35,19 +35,14 @@ func AppendFlakes(root string, f Flakes) error {
 
 // ReadFlakes returns flakes.csv.
 func ReadFlakes(root string) (list []Flakes, err error) {
-	lines, err := read(root, "flakes.csv", flakesColumns)
-	for i, l := range lines {
+	err = each(root, "flakes.csv", flakesColumns, func(l []string) (err error) {
 		f := Flakes{Date: l[0], Commit: l[1], Package: l[2]}
-		for field, to := range map[int]*uint64{3: &f.Runs, 4: &f.Failures, 6: &f.Seconds} {
-			if *to, err = parse(l[field]); err != nil {
-				return nil, fmt.Errorf("flakes.csv, line %d: %w", i+2, err)
-			}
-		}
-		if f.Race, err = strconv.ParseBool(l[5]); err != nil {
-			return nil, fmt.Errorf("flakes.csv, line %d: %w", i+2, err)
+		if f.Race, err = strconv.ParseBool(l[5]); err == nil {
+			err = parse(l, map[int]*uint64{3: &f.Runs, 4: &f.Failures, 6: &f.Seconds})
 		}
 		list = append(list, f)
-	}
+		return err
+	})
 	return list, err
 }
 

@@ -78,7 +78,7 @@ func deposeLeaders(t *testing.T, query string) {
 	c := chaos.StartCluster(t, trial.Options())
 	// A request must reach a new leader within its first epoch, but followers redirect to the
 	// frozen one until they elect another. So the timeout of requests is short.
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Timeout: 25 * time.Millisecond, Query: query})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Timeout: 25 * time.Millisecond, Queries: []string{query}})
 	load.WaitAnswer(t)
 
 	led := map[uint64]int{}
@@ -87,7 +87,7 @@ func deposeLeaders(t *testing.T, query string) {
 		leader := c.WaitLeader()
 		led[leader.ID]++
 		leader.Stop()
-		load.Mark(time.Now(), leader.HTTPAddr).Wait(t, chaos.ReadyTimeout)
+		load.WaitAnswer(t, leader.HTTPAddr)
 		leader.Cont()
 		c.WaitReady()
 		next := c.WaitLeader()

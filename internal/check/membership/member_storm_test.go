@@ -239,7 +239,7 @@ func TestMember_ProxiesAndForwardingFollowersKnowTheMembers(t *testing.T) {
 	o.Env = map[string]string{"FORWARD": "1"}
 	c := chaos.StartCluster(t, o)
 	follower := c.Others(c.WaitLeader())[0]
-	through := trial.StartClientLoadAt(t, []string{startProxy(t, c)}, 8)
+	through := trial.StartClientLoadWithin(t, []string{startProxy(t, c)}, 8, trial.CallDeadline())
 	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: []string{follower.HTTPAddr}, Callers: 4, Pause: 2 * time.Millisecond, Timeout: 10 * time.Second})
 	for _, n := range c.Others(follower) {
 		n.Kill()

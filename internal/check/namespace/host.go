@@ -86,9 +86,6 @@ func New(name, logPath string, network bool) (h *Host, err error) {
 	return h, err
 }
 
-// HasNetwork reports whether the host has a network of its own.
-func (h *Host) HasNetwork() bool { return h.network != nil }
-
 // Close ends the host. What runs in it keeps its namespaces alive until it has ended, too.
 func (h *Host) Close() error {
 	err := h.sleeper.Signal(os.Kill)

@@ -9,13 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The network of hosts has addresses of its own that nobody else sees.
-const (
-	subnet  = "10.77.0."
-	hubAddr = subnet + "254"
-	// HostsMax is the largest number of hosts of a network.
-	HostsMax = 253
-)
+// hubAddr is the address of the hub, behind those of all hosts.
+const hubAddr = subnet + "254"
 
 // Network joins hosts by a bridge. Hosts are numbered from 1.
 type Network struct {
@@ -24,11 +19,51 @@ type Network struct {
 	hosts []*Host
 }
 
-// IP returns the address of a host.
-func IP(id int) string { return fmt.Sprint(subnet, id) }
-
 // port returns the hub's end of the cable of a host.
 func port(id int) string { return fmt.Sprint("port", id) }
+
+// NewNetwork makes a network of count hosts. End it by Close.
+func NewNetwork(count int, logPath string) (*Network, error) {
+	n := &Network{}
+	for range count {
+		h, err := New("a node", logPath, true)
+		if err != nil {
+			return nil, errors.Join(err, n.Close())
+		}
+		n.hosts = append(n.hosts, h)
+	}
+	joined, err := Join(n.hosts, logPath)
+	if err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return joined, nil
+}
+
+// Close ends all hosts. A nil network has none.
+func (n *Network) Close() error {
+	if n == nil {
+		return nil
+	}
+	var errs []error
+	for _, h := range n.hosts {
+		errs = append(errs, h.Close())
+	}
+	if n.Hub != nil {
+		errs = append(errs, n.Hub.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Command returns the command line that runs a command on a host, 0 for the hub. With a nil network it is the command itself.
+func (n *Network) Command(id int, command ...string) []string {
+	switch {
+	case n == nil:
+		return command
+	case id == 0:
+		return n.Hub.Command(command...)
+	}
+	return n.hosts[id-1].Command(command...)
+}
 
 // Join joins hosts that have networks. The output of the hub's process is appended to the file at logPath.
 func Join(hosts []*Host, logPath string) (*Network, error) {
@@ -61,26 +96,19 @@ func (n *Network) connect() error {
 	return errors.Join(errs...)
 }
 
-// Packets is what happens to the packets that a host gets from another: the end of an iptables rule.
-type Packets []string
+// Begin adds rules, and End removes them.
+func (n *Network) Begin(rules ...Rule) error { return n.change("--append", rules) }
 
-// Dropped has all of them lost.
-func Dropped() Packets { return Packets{"-j", "DROP"} }
+// End is described with [Network.Begin].
+func (n *Network) End(rules ...Rule) error { return n.change("--delete", rules) }
 
-// Lost has a part of them lost, 0 to 1.
-func Lost(part float64) Packets {
-	return Packets{"-m", "statistic", "--mode", "random", "--probability", fmt.Sprintf("%.3f", part), "-j", "DROP"}
-}
-
-// Begin adds a rule for the packets from one host to another, and leaves the other direction alone.
-func (n *Network) Begin(from, to int, p Packets) error { return n.rule("--append", from, to, p) }
-
-// End removes the rule that [Network.Begin] added with the same arguments.
-func (n *Network) End(from, to int, p Packets) error { return n.rule("--delete", from, to, p) }
-
-func (n *Network) rule(action string, from, to int, p Packets) error {
-	rule := []string{"iptables", "--wait", action, "INPUT", "--source", IP(from)}
-	return n.hosts[to-1].Do(append(rule, p...)...)
+func (n *Network) change(action string, rules []Rule) error {
+	var errs []error
+	for _, r := range rules {
+		rule := []string{"iptables", "--wait", action, "INPUT", "--source", IP(r.From)}
+		errs = append(errs, n.hosts[r.To-1].Do(append(rule, r.Packets...)...))
+	}
+	return errors.Join(errs...)
 }
 
 // Connect opens or closes the cable of a host. Unlike a command it takes effect within some microseconds.

@@ -94,8 +94,8 @@ internal/check/await:
 internal/check/rig:             internal/check/await internal/auth/access internal/front internal/host/loop
 internal/check/testnode:        internal/check/await internal/check/rig internal/host/config internal/server
 internal/check/bench:           . internal/reply internal/core/interval internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/net golang.org/x/sys
-internal/check/clockbench:      . client internal/core/lincheck internal/host/steady internal/check/bench ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/child:
+internal/check/clockbench:      . client internal/core/lincheck internal/host/steady internal/check/bench internal/check/child ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/svg:
 internal/check/parallel:
 internal/check/evidence:
@@ -103,18 +103,19 @@ internal/check/pgserver:
 internal/check/ports:
 internal/check/namespace:       internal/check/child ; golang.org/x/sys
 internal/check/wallclock:       internal/check/child ; golang.org/x/sys
+internal/check/strace:          internal/check/child
 internal/check/cluster:         internal/check/child internal/check/ports
 internal/check/demo:            . client internal/core/lincheck internal/check/child internal/check/cluster internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/demolive:        . internal/reply internal/live internal/check/bench internal/check/cluster internal/check/svg
 internal/check/demoscale:       . internal/front/stats internal/proxy internal/proxy/balance internal/check/bench internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
-internal/check/chaos:           . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/namespace internal/check/ports internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
+internal/check/chaos:           . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/namespace internal/check/ports internal/check/strace internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/fakecluster:     internal/inspect/survey
 conformance/vectors:
 internal/check/conformance:     . snowflake internal/core/interval internal/core/lincheck internal/host/steady internal/check/child internal/check/cluster internal/check/ports conformance/vectors
 internal/check/chromium:        ; golang.org/x/net
 internal/check/trial:           . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/evidence internal/check/parallel
 internal/check/verify/driver:   . internal/reply internal/check/child internal/check/cluster internal/check/pgserver ; golang.org/x/sys
-internal/check/verify:          . internal/core/lincheck internal/check/child internal/check/cluster internal/check/namespace internal/check/ports internal/check/verify/driver internal/check/wallclock
+internal/check/verify:          . internal/core/lincheck internal/check/child internal/check/cluster internal/check/namespace internal/check/ports internal/check/strace internal/check/verify/driver internal/check/wallclock
 internal/check/verify/report:   . internal/check/bench internal/check/svg internal/check/verify
 internal/check/membership:      ; golang.org/x/sys
 internal/check/failover:

@@ -61,12 +61,6 @@ func StartClientLoad(t *testing.T, c *chaos.Cluster, goroutines int, modes ...is
 	return (&ClientLoad{modes: modes, deadline: CallDeadline()}).start(t, c.Addrs(), goroutines)
 }
 
-// StartClientLoadAt starts a load of the nodes at addrs.
-func StartClientLoadAt(t *testing.T, addrs []string, goroutines int) *ClientLoad {
-	t.Helper()
-	return (&ClientLoad{deadline: CallDeadline()}).start(t, addrs, goroutines)
-}
-
 // StartClientLoadWithin starts a load whose calls have the given deadline.
 func StartClientLoadWithin(t *testing.T, addrs []string, goroutines int, deadline time.Duration) *ClientLoad {
 	t.Helper()

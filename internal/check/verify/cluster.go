@@ -12,6 +12,7 @@ import (
 
 	"github.com/isotone/isotone/internal/check/child"
 	"github.com/isotone/isotone/internal/check/cluster"
+	"github.com/isotone/isotone/internal/check/namespace"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/verify/driver"
 )
@@ -30,7 +31,7 @@ const (
 type nodes struct {
 	dir     string
 	list    []*node
-	network *network
+	network *namespace.Network // nil: that of this machine
 }
 
 // node is one process of a system.
@@ -54,7 +55,7 @@ func newNodes(ctx context.Context, dir string, count, portsEach int, network boo
 		}
 	}()
 	if network {
-		if n.network, err = newNetwork(count, filepath.Join(dir, "hosts.log")); err != nil {
+		if n.network, err = namespace.NewNetwork(count, filepath.Join(dir, "hosts.log")); err != nil {
 			return n, err
 		}
 	}
@@ -73,7 +74,7 @@ func newNodes(ctx context.Context, dir string, count, portsEach int, network boo
 	for i, command := range planned.Nodes {
 		name := fmt.Sprintf("node %d", i+1)
 		n.list = append(n.list, &node{
-			name: name, log: filepath.Join(dir, fmt.Sprintf("node%d.log", i+1)), command: command, prefix: n.network.prefix(i),
+			name: name, log: filepath.Join(dir, fmt.Sprintf("node%d.log", i+1)), command: command, prefix: n.on(i + 1),
 		})
 	}
 	return n, n.prepare(ctx, planned.Prepare)
@@ -86,7 +87,7 @@ func (n *nodes) spots(count, portsEach int) (list []driver.NodeSpot, err error) 
 		spot := driver.NodeSpot{Host: "127.0.0.1"}
 		from := first
 		if n.network != nil {
-			spot.Host = n.network.host(i)
+			spot.Host = namespace.IP(i + 1)
 		} else if from, err = ports.Free(portsEach); err != nil {
 			return nil, err
 		}
@@ -114,7 +115,7 @@ func (n *nodes) prepare(ctx context.Context, commands []driver.Command) error {
 			err = fmt.Errorf("%s: still runs after %v", p.Name, prepareTimeout)
 		}
 		if err != nil {
-			return errors.Join(err, p.Signal(os.Kill), killGroup(p))
+			return errors.Join(err, p.Signal(os.Kill), p.KillGroup())
 		}
 		if !p.State().Success() {
 			return fmt.Errorf("%s: %v:\n%s", p.Name, p.State(), tail(p.Log()))
@@ -163,7 +164,7 @@ func (n *nodes) close() error {
 	for _, node := range n.list {
 		errs = append(errs, node.kill())
 	}
-	return errors.Join(append(errs, n.network.close())...)
+	return errors.Join(append(errs, n.network.Close())...)
 }
 
 func (n *node) start() error {
@@ -191,7 +192,7 @@ func (n *node) kill() error {
 		_, err := n.process.WaitExit(endTimeout)
 		errs = append(errs, err)
 	}
-	errs = append(errs, killGroup(n.process))
+	errs = append(errs, n.process.KillGroup())
 	n.process = nil // its ID may become another's
 	return errors.Join(errs...)
 }
@@ -227,6 +228,11 @@ func (n *node) restart() error {
 
 // tail returns the end of a log.
 func tail(log string) string { return strings.TrimSpace(log[max(0, len(log)-logTailMax):]) }
+
+// on returns what has a command run on a host: that of a node, from 1, or 0 for that of the clients.
+func (n *nodes) on(host int) func([]string) []string {
+	return func(command []string) []string { return n.network.Command(host, command...) }
+}
 
 // same returns a command as it is.
 func same(command []string) []string { return command }

@@ -3,23 +3,18 @@ package verify
 import (
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/isotone/isotone/internal/check/child"
+	"github.com/isotone/isotone/internal/check/namespace"
+	"github.com/isotone/isotone/internal/check/strace"
 	"github.com/isotone/isotone/internal/check/wallclock"
 )
 
 // slowBy is how much longer a slow disk takes for an fsync.
 const slowBy = 50 * time.Millisecond
-
-// tracedPoll is the time between two looks whether strace has attached.
-const tracedPoll = 5 * time.Millisecond
 
 // possible returns the kinds of faults that can be injected here, and why others cannot.
 func possible(wanted []string, count int, network, members bool) (kinds, leftOut []string) {
@@ -36,9 +31,9 @@ func possible(wanted []string, count int, network, members bool) (kinds, leftOut
 		case needsPeers(kind) && count == 1:
 			continue // there is nothing to cut, and nobody to remove it
 		case needsNetwork(kind) && !network:
-			why = networkDenied()
+			why = namespace.NetworkDenied()
 		case needsStrace(kind):
-			why = straceDenied()
+			why = strace.Denied()
 		case needsClock(kind):
 			why = wallclock.Denied()
 		case (kind == Pause || kind == Term) && child.Stop == nil:
@@ -52,18 +47,6 @@ func possible(wanted []string, count int, network, members bool) (kinds, leftOut
 	}
 	return kinds, leftOut
 }
-
-// straceDenied returns why strace cannot attach to a process here, or "".
-var straceDenied = sync.OnceValue(func() string {
-	if _, err := exec.LookPath("strace"); err != nil {
-		return "strace is not installed"
-	}
-	out, err := exec.Command("strace", "-o", os.DevNull, "-f", "true").CombinedOutput()
-	if err != nil {
-		return fmt.Sprintf("strace may not trace here: %v: %s", err, strings.TrimSpace(string(out)))
-	}
-	return ""
-})
 
 // inject begins a fault. It is ended by end, also after an error, unless that is nil.
 func (n *nodes) inject(f plannedFault, targets []int) (end func() error, err error) {
@@ -80,7 +63,7 @@ func (n *nodes) inject(f plannedFault, targets []int) (end func() error, err err
 	case Pause:
 		return func() error { return each(victims, (*node).cont) }, each(victims, (*node).stop)
 	case Cut:
-		return func() error { return n.network.connect(first, true) }, n.network.connect(first, false)
+		return func() error { return n.network.Connect(first+1, true) }, n.network.Connect(first+1, false)
 	case SlowDisk, FailDisk:
 		return n.disturbDisk(victims[0], f.kind)
 	case Clock:
@@ -89,25 +72,23 @@ func (n *nodes) inject(f plannedFault, targets []int) (end func() error, err err
 		return func() error { return each(victims, (*node).replace) }, each(victims, setClock(f.off))
 	}
 	rules := n.rules(f.kind, first)
-	return func() error { return each(rules, n.network.end) }, each(rules, n.network.begin)
+	return func() error { return n.network.End(rules...) }, n.network.Begin(rules...)
 }
 
-// rules returns those of a fault of the links between a node and the others.
-func (n *nodes) rules(kind string, first int) (list []rule) {
-	for other := range n.list {
-		switch {
-		case other == first:
-		case kind == Loss:
-			list = append(list, thinned(other, first), thinned(first, other))
-		case kind == Partition:
-			list = append(list, lost(other, first), lost(first, other))
-		case kind == CutIn:
-			list = append(list, lost(other, first))
-		default:
-			list = append(list, lost(first, other))
-		}
+// rules returns those of a fault of the links between a node and the others. Hosts are numbered from 1.
+func (n *nodes) rules(kind string, first int) []namespace.Rule {
+	packets := namespace.Dropped()
+	if kind == Loss {
+		packets = namespace.Lost(1. / 3)
 	}
-	return list
+	in, out := namespace.Into(first+1, len(n.list), packets), namespace.OutOf(first+1, len(n.list), packets)
+	switch kind {
+	case CutIn:
+		return in
+	case CutOut:
+		return out
+	}
+	return append(in, out...)
 }
 
 // each calls do for all, and returns all errors.
@@ -126,25 +107,14 @@ func (n *nodes) disturbDisk(victim *node, kind string) (end func() error, err er
 	if kind == FailDisk {
 		how, victim.mayEnd = "error=EIO", true
 	}
-	strace, err := child.Run("strace of "+victim.name, filepath.Join(n.dir, "strace.log"), environ(victim.command.Command), []string{
-		"strace", "-f", "-qq", "-o", os.DevNull, "-p", fmt.Sprint(victim.process.PID()),
-		"-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:" + how,
-	})
+	tracer, err := strace.Inject(victim.process, filepath.Join(n.dir, "strace.log"), how)
 	if err != nil {
 		return nil, err
 	}
-	for late := time.Now().Add(termTimeout); !traced(victim.process) && !strace.Exited() && victim.running() && time.Now().Before(late); {
-		time.Sleep(tracedPoll)
-	}
+	_ = strace.Attached(tracer, victim.process) // where it cannot, the fault has no effect
 	return func() error {
-		err := strace.Signal(os.Interrupt) // it detaches
-		if _, late := strace.WaitExit(termTimeout); late != nil {
-			err = errors.Join(err, strace.Signal(os.Kill))
-			_, late = strace.WaitExit(endTimeout)
-			err = errors.Join(err, late)
-		}
-		err = errors.Join(err, killGroup(strace)) // before it attaches, strace tries out what it can on a process of its own
-		if kind == FailDisk {                     // what it wrote meanwhile may be lost
+		err := strace.Detach(tracer)
+		if kind == FailDisk { // what it wrote meanwhile may be lost
 			err = errors.Join(err, victim.kill())
 		}
 		return errors.Join(err, victim.restart())

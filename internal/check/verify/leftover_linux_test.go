@@ -3,11 +3,15 @@ package verify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/check/child"
+	"github.com/isotone/isotone/internal/check/strace"
 	"github.com/isotone/isotone/internal/check/verify/driver"
 )
 
@@ -95,10 +99,16 @@ func TestDisturbDisk_LeavesNothingBehind(t *testing.T) {
 	await.Until(t, "its end", func() bool { return !holds(held)() })
 }
 
+// traced reports whether a debugger has attached to a process.
+func traced(p *child.Process) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	return err == nil && !strings.Contains(string(status), "\nTracerPid:\t0\n")
+}
+
 // TestDisturbDisk_HasBegunWhenItReturns: on a busy machine strace takes as long as a short fault lasts.
 func TestDisturbDisk_HasBegunWhenItReturns(t *testing.T) {
 	t.Parallel()
-	if why := straceDenied(); why != "" {
+	if why := strace.Denied(); why != "" {
 		t.Skip(why)
 	}
 	dir := t.TempDir()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/namespace"
 	"github.com/isotone/isotone/internal/check/verify/driver"
 )
 
@@ -121,7 +122,7 @@ func (r *run) prepare(ctx context.Context, dir string) error {
 		if err := r.startNodes(ctx, dir); err != nil {
 			return err
 		}
-		addresses, prefix = r.nodes.addresses(), r.nodes.network.clients()
+		addresses, prefix = r.nodes.addresses(), r.nodes.on(0)
 		r.names = r.nodes.names()
 	} else if len(r.Faults) == 0 {
 		r.leftOut = append(r.leftOut, "all kinds: the nodes were not started by this run")
@@ -180,7 +181,7 @@ func (r *run) startNodes(ctx context.Context, dir string) error {
 		return isotone.Errorf(isotone.CodeInvalidArgument, "--nodes %d: %s has at most %d", count, r.System, most)
 	}
 	wantsNetwork := len(r.Faults) == 0 || slices.ContainsFunc(r.Faults, needsNetwork)
-	network := wantsNetwork && networkDenied() == ""
+	network := wantsNetwork && namespace.NetworkDenied() == ""
 	r.kinds, r.leftOut = possible(r.Faults, count, network, hello.Members)
 	r.nodes, err = newNodes(ctx, dir, count, hello.Ports, network, func(request driver.PlanRequest) (driver.Plan, error) {
 		return planner.Plan(ctx, request, r.DriverOptions)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/check/namespace"
 	"github.com/isotone/isotone/internal/check/verify"
 	"github.com/isotone/isotone/internal/check/wallclock"
 )
@@ -91,7 +92,7 @@ func TestRun_ARightSystemHolds(t *testing.T) {
 // TestRun_CutsLinks: what the network may do to nodes, on a right system.
 func TestRun_CutsLinks(t *testing.T) {
 	t.Parallel()
-	if why := verify.NetworkDenied(); why != "" {
+	if why := namespace.NetworkDenied(); why != "" {
 		t.Skip(why)
 	}
 	kinds := []string{verify.Cut, verify.Partition, verify.CutIn, verify.CutOut, verify.Loss}

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -28,20 +27,6 @@ func (n *node) signalAll(s os.Signal) error {
 // processes returns the process of a node and all that it has started, as far as they have not left it.
 func (n *node) processes() []int {
 	return append([]int{n.process.PID()}, descendants(n.process.PID())...)
-}
-
-// killGroup ends what is left in the process group of a process, such as a server that a script had started.
-func killGroup(p *child.Process) error {
-	if err := syscall.Kill(-p.PID(), syscall.SIGKILL); err != syscall.ESRCH { // nothing is left
-		return err
-	}
-	return nil
-}
-
-// traced reports whether a debugger has attached to a process.
-func traced(p *child.Process) bool {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-	return err == nil && !strings.Contains(string(status), "\nTracerPid:\t0\n")
 }
 
 // descendants returns the processes that a process has started, and those that these have.

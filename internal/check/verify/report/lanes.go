@@ -10,7 +10,7 @@ import (
 )
 
 // lanesMax bounds the kinds of faults that have a lane in a chart. The last lane has all other kinds.
-const lanesMax = 12
+const lanesMax = 16
 
 // lane has the faults of a kind.
 type lane struct {
