@@ -52,6 +52,9 @@ func (p *Process) Plan(ctx context.Context, where PlanRequest, options map[strin
 		if len(n.Command.Command) == 0 || n.Address == "" {
 			return plan, p.fail(fmt.Errorf("answered plan with no command or no address of node %d", i))
 		}
+		if other := slices.IndexFunc(plan.Nodes[:i], func(other NodeCommand) bool { return other.Address == n.Address }); other >= 0 {
+			return plan, p.fail(fmt.Errorf("answered plan with one address, %.100q, of the nodes %d and %d", n.Address, other, i))
+		}
 	}
 	for i, c := range plan.Prepare {
 		if len(c.Command) == 0 {

@@ -99,3 +99,20 @@ func TestProcess_HelloIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestProcess_PlanIsChecked: of two nodes at one address, one would never be asked.
+func TestProcess_PlanIsChecked(t *testing.T) {
+	node := func(address string) string { return `{"command":["true"],"address":"` + address + `"}` }
+	for nodes, want := range map[string]string{
+		node("a:1"):                        "with 1 nodes: want 2",
+		node("a:1") + "," + node("a:1"):    `with one address, "a:1", of the nodes 0 and 1`,
+		node("a:1") + "," + node(""):       "no command or no address of node 1",
+		node("a:1") + `,{"address":"a:2"}`: "no command or no address of node 1",
+		node("a:1") + "," + node("a:2") + `],"prepare":[{"command":[]}`: "no command at prepare[0]",
+	} {
+		p := startScript(t, `read a; echo '{"id":1,"ok":{"nodes":[`+nodes+`]}}'; cat >/dev/null`)
+		if _, err := p.Plan(t.Context(), driver.PlanRequest{Nodes: make([]driver.NodeSpot, 2)}, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", nodes, err, want)
+		}
+	}
+}
