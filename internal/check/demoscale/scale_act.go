@@ -235,5 +235,8 @@ func concludeStrategies(runs []Measured) (says []string) {
 		says = append(says, fmt.Sprintf("Locality: sticky is %.1f times as fast as least-busy with the same caches, and hits %.0f %% instead of %.0f %%.",
 			sticky.Rate/balanced.Rate, 100*sticky.HitRate, 100*balanced.HitRate))
 	}
+	if len(says) == 0 {
+		says = append(says, "There is nothing to compare: too few strategies had answers in that time. A longer --duration gives them more.")
+	}
 	return says
 }
