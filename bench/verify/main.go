@@ -42,11 +42,14 @@ var mutants = []struct {
 	args           []string
 }{
 	{name: "confirm-by-too-few"},
+	{name: "ignore-limit", args: []string{"--option=numbers=interval"}},
 	{name: "index-restarts"},
 	{name: "keep-allocator"},
 	{name: "keep-epoch-reset-index", settings: ",EPOCH_INTERVAL_MS=5000"},
 	{name: "lease-unconfirmed", args: []string{"--option=mode=lease", "--faults=partition,cut-in,cut-out", "--clients=48"}},
+	{name: "merge-terms", args: []string{"--option=numbers=interval"}},
 	{name: "no-round"},
+	{name: "no-wait", settings: ",INTERVAL_MS=2000", args: []string{"--option=numbers=interval", "--faults=kill,partition"}},
 	{name: "range-overlaps"},
 	{name: "range-overlaps-64", args: []string{"--option=numbers=timestamps64"}},
 	{name: "reuse-round-number"},
@@ -59,6 +62,7 @@ func subjects(mutated string) (list []subject) {
 		{name: "isotone/lease", args: []string{"--count=8", "--option=mode=lease"}},
 		{name: "isotone/64", args: []string{"--count=8", "--option=numbers=timestamps64"}},
 		{name: "isotone/ids", args: []string{"--option=numbers=ids"}},
+		{name: "isotone/interval", args: []string{"--option=numbers=interval"}},
 		{name: "redis/always", args: []string{"--system=redis", "--option=appendonly=always", "--faults=kill,term,pause"}},
 		{name: "redis/no", args: []string{"--system=redis", "--option=appendonly=no", "--faults=kill"}, wrong: true},
 		{name: "postgres", args: []string{"--system=postgres", "--faults=kill", "--clients=64"}, wrong: true},

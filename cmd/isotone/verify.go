@@ -26,7 +26,7 @@ type verifyCmd struct {
 	Nodes       int               `name:"nodes" help:"How many nodes are started, up to 25. Default: the driver's."`
 	Endpoint    []string          `name:"endpoint" placeholder:"HOST:PORT" help:"Ask the nodes of a running system, separated by commas, start none and inject no faults."`
 	Duration    time.Duration     `name:"duration" short:"d" default:"1m" help:"How long clients ask, 1s to 168h."`
-	Faults      []string          `name:"faults" placeholder:"KIND,…" help:"Kinds of faults: kill, term, pause, cut, partition, cut-in, cut-out, loss, slow-disk, fail-disk; or none. Default: all that are possible."`
+	Faults      []string          `name:"faults" placeholder:"KIND,…" help:"Kinds of faults: kill, term, pause, member, cut, partition, cut-in, cut-out, loss, slow-disk, fail-disk, clock, clock-kill; or none. Default: all that are possible."`
 	Seed        *uint64           `name:"seed" help:"What decides which faults begin when. Default: another one each time, in the report."`
 	Clients     int               `name:"clients" default:"24" help:"Clients, each with one call under way at a time, 1 to 1024."`
 	Processes   int               `name:"processes" default:"3" help:"Processes that the clients are spread over, 1 to 16."`
@@ -45,7 +45,7 @@ type verifyCmd struct {
 
 // Help says what is done to the machine, and what the exit codes are.
 func (verifyCmd) Help() string {
-	return "It starts a cluster of any timestamp oracle, has clients in several processes ask all the time, kills and pauses nodes, cuts links, disturbs disks, " +
+	return "It starts a cluster of any timestamp oracle, has clients in several processes ask all the time, kills and pauses nodes, cuts links, disturbs disks, sets clocks, " +
 		"and checks every answer: no number twice, and a call that begins after another has ended gets larger numbers.\n\n" +
 		"  isotone verify --report report.html\n" +
 		"  isotone verify --system redis --option appendonly=no --faults kill\n" +

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -70,7 +72,7 @@ func serveWaiting(lns []net.Listener, reason *atomic.Pointer[string]) (stop func
 			}
 			w.Header().Set("Content-Type", httpapi.ContentTypeJSON)
 			w.WriteHeader(http.StatusServiceUnavailable)
-			told := "not a member yet: the log of this node says why"
+			told := notMember
 			if web.IsFromThisMachine(r) {
 				told = *reason.Load()
 			}
@@ -99,6 +101,38 @@ func serveWaiting(lns []net.Listener, reason *atomic.Pointer[string]) (stop func
 
 // lentListener is a listener that outlives the server it is lent to.
 type lentListener struct{ *net.TCPListener }
+
+// notMember is what clients are told.
+const notMember = "not a member yet: the log of this node says why"
+
+// Accept returns the next connection.
+func (l lentListener) Accept() (net.Conn, error) {
+	c, err := l.TCPListener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &waitingConn{Conn: c}, nil
+}
+
+// waitingConn is a connection whose first bytes decide about it: a client of the Redis protocol gets an error of that, and the server sees the end.
+type waitingConn struct {
+	net.Conn
+	isWeb bool
+}
+
+// Read reads from the connection.
+func (c *waitingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.isWeb || n == 0 {
+		return n, err
+	}
+	if line, _, whole := bytes.Cut(p[:n], []byte("\n")); p[0] == '*' || whole && !bytes.Contains(line, []byte(" HTTP/")) {
+		_, _ = io.WriteString(c.Conn, "-CLUSTERDOWN "+notMember+"\r\n")
+		return 0, io.EOF
+	}
+	c.isWeb = true
+	return n, err
+}
 
 // Close ends accepting, but leaves the listener open.
 func (l lentListener) Close() error { return l.SetDeadline(time.Unix(1, 0)) }

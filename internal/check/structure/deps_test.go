@@ -103,6 +103,7 @@ internal/check/evidence:
 internal/check/pgserver:
 internal/check/ports:
 internal/check/namespace:       internal/check/child ; golang.org/x/sys
+internal/check/wallclock:       internal/check/child ; golang.org/x/sys
 internal/check/cluster:         internal/check/child internal/check/ports
 internal/check/demo:            . client internal/core/lincheck internal/check/child internal/check/cluster internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/demolive:        . internal/reply internal/live internal/check/bench internal/check/cluster internal/check/svg
@@ -114,7 +115,7 @@ internal/check/conformance:     . snowflake internal/core/interval internal/core
 internal/check/chromium:        ; golang.org/x/net
 internal/check/trial:           . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/evidence internal/check/parallel
 internal/check/verify/driver:   . internal/reply internal/check/child internal/check/cluster internal/check/pgserver ; golang.org/x/sys
-internal/check/verify:          . internal/core/lincheck internal/check/child internal/check/cluster internal/check/namespace internal/check/ports internal/check/verify/driver
+internal/check/verify:          . internal/core/lincheck internal/check/child internal/check/cluster internal/check/namespace internal/check/ports internal/check/verify/driver internal/check/wallclock
 internal/check/verify/report:   . internal/check/bench internal/check/svg internal/check/verify
 internal/check/membership:      ; golang.org/x/sys
 internal/check/failover:

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"errors"
+	"math/bits"
 	"slices"
 
 	"github.com/isotone/isotone"
@@ -9,11 +10,11 @@ import (
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
-// op is a call that got numbers. Times are in nanoseconds of one clock.
+// op is a call that got numbers, or an interval. Times are in nanoseconds of one clock.
 type op struct {
 	client, node int
 	began, ended int64
-	numbers      isotone.Range // see number
+	numbers      isotone.Range // see number; of an interval all from the earliest to the latest time
 }
 
 const (
@@ -31,11 +32,14 @@ const (
 // before it began; these are settled, as it ended after it began. It has to be below the numbers of the call. The
 // checker compares them itself; [lincheck.Online] checks uniqueness. It is told no floor, so that it counts as unverified
 // also what is out of order: a system that promises no order may repeat a number that is forgotten.
+//
+// Of intervals the floor is the highest of the earliest times, and the latest time of the call must not be below it.
 type checker struct {
-	online  *lincheck.Online
-	pending []op // not settled, by the time of their ends and then by client; the first is at head
-	head    int
-	// peaks has, by the time of their ends, the calls that raised the highest number.
+	intervals bool
+	online    *lincheck.Online
+	pending   []op // not settled, by the time of their ends and then by client; the first is at head
+	head      int
+	// peaks has, by the time of their ends, the calls that raised the floor.
 	peaks   []peak
 	pruneAt int // how many peaks there are when the next ones are forgotten
 	last    []isotone.Timestamp
@@ -49,7 +53,7 @@ type checker struct {
 	epoch     int64 // when the run began
 }
 
-// peak is the highest number of all calls that had ended at a time.
+// peak is the highest number, or earliest time, of all calls that had ended at a time.
 type peak struct {
 	ended   int64
 	highest isotone.Timestamp
@@ -122,6 +126,17 @@ func (c *checker) judge(o op) {
 		floor = c.peaks[n-1].highest
 	}
 	c.settled++
+	if !c.intervals {
+		c.judgeNumbers(o, floor)
+		return
+	}
+	if o.last().Before(floor) {
+		c.violated(Intervals, o, floor)
+	}
+	c.remember(o, o.numbers.First)
+}
+
+func (c *checker) judgeNumbers(o op, floor isotone.Timestamp) {
 	var v *lincheck.Violation
 	for _, part := range parts(o.numbers) {
 		if err := c.online.End(isotone.Timestamp{}, part); v == nil {
@@ -144,8 +159,13 @@ func (c *checker) judge(o op) {
 	if c.last[o.client].Before(last) {
 		c.last[o.client] = last
 	}
-	if n := len(c.peaks); n == 0 || c.peaks[n-1].highest.Before(last) {
-		c.peaks = append(c.peaks, peak{o.ended, last})
+	c.remember(o, last)
+}
+
+// remember has a number be the floor of calls that begin after the end of this one.
+func (c *checker) remember(o op, number isotone.Timestamp) {
+	if n := len(c.peaks); n == 0 || c.peaks[n-1].highest.Before(number) {
+		c.peaks = append(c.peaks, peak{o.ended, number})
 	}
 	if len(c.recent) < recentMax {
 		c.recent = append(c.recent, o)
@@ -180,7 +200,11 @@ func (c *checker) violated(order Order, o op, number isotone.Timestamp) {
 	}
 	a := Anomaly{Order: order, Earlier: Call{First: decimal(number), Count: 1}, Later: c.call(o)}
 	for _, e := range c.recent {
-		if !number.Before(e.numbers.First) && !e.last().Before(number) && (order == Unique || e.ended < o.began) {
+		got := !number.Before(e.numbers.First) && !e.last().Before(number)
+		if order == Intervals {
+			got = number == e.numbers.First
+		}
+		if got && (order == Unique || e.ended < o.began) {
 			a.Earlier = c.call(e)
 		}
 	}
@@ -198,14 +222,36 @@ func (c *checker) seconds(t int64) float64 { return float64(t-c.epoch) / 1e9 }
 
 // report returns the verdicts, given what the system promises.
 func (c *checker) report(promised Order) (list []Verdict) {
-	for _, order := range Orders {
-		v := Verdict{Order: order, Promised: slices.Index(Orders, order) <= slices.Index(Orders, promised), Violations: c.verdicts[order]}
+	orders := OrdersBeside(promised)
+	for _, order := range orders {
+		v := Verdict{Order: order, Promised: slices.Index(orders, order) <= slices.Index(orders, promised), Violations: c.verdicts[order]}
 		if order == Unique {
 			v.Unverified = c.online.Stats().Unverified
 		}
 		list = append(list, v)
 	}
 	return list
+}
+
+// got returns what a call got.
+func got(call driver.Call) (all isotone.Range, err error) {
+	all.Count = call.Count
+	if all.First, err = number(call.First); err != nil || call.Last == "" {
+		return all, err
+	}
+	last, err := number(call.Last)
+	if err != nil {
+		return all, err
+	}
+	all.Count = last.Index - all.First.Index + 1
+	width, borrow := bits.Sub64(last.Time, all.First.Time, 0)
+	if last.Index < all.First.Index {
+		width, borrow = bits.Sub64(width, 1, borrow)
+	}
+	if width != 0 || borrow != 0 || all.Count == 0 {
+		return all, driver.Errorf(driver.Malformed, "the interval from %s to %s: want one of 1 to 2^64-1 times", call.First, call.Last)
+	}
+	return all, nil
 }
 
 // number returns a decimal number as a timestamp: its upper half and one, as there is no timestamp 0, and its lower

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/verify/driver"
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
@@ -40,7 +41,7 @@ func history(r *rand.Rand, clients, calls int, wrong float64) (list []op) {
 }
 
 // judged has a checker judge a history as it becomes known: a call some time after its end, another one's later.
-func judged(r *rand.Rand, list []op, clients int) *checker {
+func judged(r *rand.Rand, list []op, clients int, promised Order) *checker {
 	type arrival struct {
 		op
 		at int64
@@ -51,6 +52,7 @@ func judged(r *rand.Rand, list []op, clients int) *checker {
 	}
 	slices.SortFunc(arrivals, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
 	c := newChecker(clients, 0, 0)
+	c.intervals = promised == Intervals
 	for i, a := range arrivals {
 		c.add(a.op)
 		known := a.at // nothing that began before it is to come
@@ -70,7 +72,7 @@ func TestChecker_AgreesWithTheDefinition(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		clients, wrong := 1+r.IntN(6), []float64{0, 0.02, 0.3}[r.IntN(3)]
 		list := history(r, clients, 1+r.IntN(60), wrong)
-		c := judged(r, list, clients)
+		c := judged(r, list, clients, RealTime)
 		want := judgeAll(list)
 		for _, order := range Orders {
 			if c.verdicts[order] != want[order] {
@@ -137,6 +139,59 @@ func exact(list []op) (history []lincheck.Operation) {
 		})
 	}
 	return history
+}
+
+// TestChecker_OfIntervals agrees with a comparison of all pairs, of clocks that are off by more than they say now and then.
+func TestChecker_OfIntervals(t *testing.T) {
+	violations := 0
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		clients, wrong := 1+r.IntN(6), []float64{0, 0.05}[r.IntN(2)]
+		list := history(r, clients, 1+r.IntN(80), 0)
+		for i := range list {
+			o := &list[i]
+			at := uint64(o.began + r.Int64N(o.ended-o.began+1)) // when the clock was read
+			o.numbers = numbers(1000+at-r.Uint64N(9), 9+r.Uint64N(9))
+			if r.Float64() < wrong {
+				o.numbers.First.Index += r.Uint64N(60) - 30
+			}
+		}
+		want := uint64(0)
+		for _, b := range list {
+			if slices.ContainsFunc(list, func(a op) bool { return a.ended < b.began && b.last().Before(a.numbers.First) }) {
+				want++
+			}
+		}
+		c := judged(r, list, clients, Intervals)
+		if c.verdicts[Intervals] != want || len(c.verdicts) > 1 || wrong == 0 && want > 0 {
+			t.Fatalf("seed %d: %v, want %d; %+v", seed, c.verdicts, want, list)
+		}
+		for _, a := range c.anomalies {
+			if !a.Earlier.Known || a.Earlier.EndedS >= a.Later.BeganS {
+				t.Fatalf("seed %d: %+v", seed, a)
+			}
+		}
+		violations += int(want)
+	}
+	if violations < 100 {
+		t.Errorf("only %d violations in all histories", violations)
+	}
+}
+
+// TestGot_OfAnInterval: all of its times.
+func TestGot_OfAnInterval(t *testing.T) {
+	for _, test := range []struct {
+		first, last string
+		count       uint64 // 0: refused
+	}{
+		{"7", "7", 1}, {"7", "9", 3}, {"18446744073709551615", "18446744073709551616", 2}, {"1", "18446744073709551615", 1<<64 - 1},
+		{"9", "8", 0}, {"0", "18446744073709551615", 0}, {"5", "18446744073709551700", 0}, {"18446744073709551616", "1", 0}, {"7", "x", 0},
+	} {
+		all, err := got(driver.Call{First: test.first, Last: test.last, Count: 1})
+		if (err == nil) != (test.count > 0) || err == nil && (all.Count != test.count || decimal(op{numbers: all}.last()) != test.last) {
+			t.Errorf("%s to %s: %+v, %v; want %d times", test.first, test.last, all, err, test.count)
+		}
+	}
 }
 
 var calls = flag.Int64("calls", 1_000_000, "how many calls TestChecker_IsBounded has judged")

@@ -209,6 +209,14 @@ func (n *node) term() error {
 func (n *node) stop() error { return n.signalAll(child.Stop) }
 func (n *node) cont() error { return n.signalAll(child.Cont) }
 
+// replace kills the process and starts it again. One that has ended by itself is left to whoever looks for such.
+func (n *node) replace() error {
+	if !n.running() {
+		return nil
+	}
+	return n.start()
+}
+
 // restart starts the process again if it has ended.
 func (n *node) restart() error {
 	if n.running() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/child"
+	"github.com/isotone/isotone/internal/check/wallclock"
 )
 
 // slowBy is how much longer a slow disk takes for an fsync.
@@ -21,7 +22,7 @@ const slowBy = 50 * time.Millisecond
 const tracedPoll = 5 * time.Millisecond
 
 // possible returns the kinds of faults that can be injected here, and why others cannot.
-func possible(wanted []string, count int, network bool) (kinds, leftOut []string) {
+func possible(wanted []string, count int, network, members bool) (kinds, leftOut []string) {
 	if len(wanted) == 0 {
 		wanted = FaultKinds
 	}
@@ -30,12 +31,16 @@ func possible(wanted []string, count int, network bool) (kinds, leftOut []string
 		switch {
 		case kind == "none":
 			continue
+		case kind == Member && !members:
+			why = "the driver cannot change the members of this system"
 		case needsPeers(kind) && count == 1:
-			continue // there is nothing to cut
+			continue // there is nothing to cut, and nobody to remove it
 		case needsNetwork(kind) && !network:
 			why = networkDenied()
 		case needsStrace(kind):
 			why = straceDenied()
+		case needsClock(kind):
+			why = wallclock.Denied()
 		case (kind == Pause || kind == Term) && child.Stop == nil:
 			why = "this system has no such signal"
 		}
@@ -61,13 +66,13 @@ var straceDenied = sync.OnceValue(func() string {
 })
 
 // inject begins a fault. It is ended by end, also after an error, unless that is nil.
-func (n *nodes) inject(kind string, targets []int) (end func() error, err error) {
+func (n *nodes) inject(f plannedFault, targets []int) (end func() error, err error) {
 	var victims []*node
 	for _, i := range targets {
 		victims = append(victims, n.list[i])
 	}
 	first := targets[0]
-	switch kind {
+	switch f.kind {
 	case Kill:
 		return func() error { return each(victims, (*node).restart) }, each(victims, (*node).kill)
 	case Term:
@@ -77,9 +82,13 @@ func (n *nodes) inject(kind string, targets []int) (end func() error, err error)
 	case Cut:
 		return func() error { return n.network.connect(first, true) }, n.network.connect(first, false)
 	case SlowDisk, FailDisk:
-		return n.disturbDisk(victims[0], kind)
+		return n.disturbDisk(victims[0], f.kind)
+	case Clock:
+		return func() error { return each(victims, setClock(0)) }, each(victims, setClock(f.off))
+	case ClockKill:
+		return func() error { return each(victims, (*node).replace) }, each(victims, setClock(f.off))
 	}
-	rules := n.rules(kind, first)
+	rules := n.rules(f.kind, first)
 	return func() error { return each(rules, n.network.end) }, each(rules, n.network.begin)
 }
 
@@ -140,6 +149,22 @@ func (n *nodes) disturbDisk(victim *node, kind string) (end func() error, err er
 		}
 		return errors.Join(err, victim.restart())
 	}, nil
+}
+
+// clockTimeout bounds how long it may take until clocks of a node can be set.
+const clockTimeout = 20 * time.Second
+
+// setClock returns what has the wall clock of a node be ahead by so much. What the node starts afterwards has a right one.
+func setClock(off time.Duration) func(*node) error {
+	return func(n *node) (err error) {
+		for late := time.Now().Add(clockTimeout); n.running(); {
+			err = errors.Join(n.stop(), each(n.processes(), func(pid int) error { return wallclock.Set(pid, off) }))
+			if err = errors.Join(err, n.cont()); !errors.Is(err, wallclock.ErrBusy) || time.Now().After(late) {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // ended returns the indexes of nodes that have ended although nobody has ended them, and may be started again.

@@ -8,36 +8,44 @@ import (
 	"time"
 )
 
-// The kinds of faults. All but those of the network and of the disk need signals only.
+// The kinds of faults. All but those of the network, of the disk and of clocks need signals only.
 const (
-	Kill      = "kill"      // SIGKILL; started again at the end
-	Term      = "term"      // SIGTERM; started again at the end
-	Pause     = "pause"     // SIGSTOP, SIGCONT at the end
-	Cut       = "cut"       // nothing reaches the node, nor leaves it
-	Partition = "partition" // the same, between it and the other nodes only: clients still reach it
-	CutIn     = "cut-in"    // what the other nodes send to it is lost
-	CutOut    = "cut-out"   // what it sends to the other nodes is lost
-	Loss      = "loss"      // a third of the packets between it and the other nodes is lost
-	SlowDisk  = "slow-disk" // each fsync takes 50 ms more
-	FailDisk  = "fail-disk" // each fsync fails with EIO; started again at the end
+	Kill      = "kill"       // SIGKILL; started again at the end
+	Term      = "term"       // SIGTERM; started again at the end
+	Pause     = "pause"      // SIGSTOP, SIGCONT at the end
+	Cut       = "cut"        // nothing reaches the node, nor leaves it
+	Partition = "partition"  // the same, between it and the other nodes only: clients still reach it
+	CutIn     = "cut-in"     // what the other nodes send to it is lost
+	CutOut    = "cut-out"    // what it sends to the other nodes is lost
+	Loss      = "loss"       // a third of the packets between it and the other nodes is lost
+	SlowDisk  = "slow-disk"  // each fsync takes 50 ms more
+	FailDisk  = "fail-disk"  // each fsync fails with EIO; started again at the end
+	Clock     = "clock"      // the wall clock jumps, and jumps back at the end
+	ClockKill = "clock-kill" // the wall clock jumps ahead; at the end SIGKILL, and started again with a right one
 )
+
+// Member is the kind of fault for which the driver is needed: a node is removed from the members and killed. At the end it joins again, without data.
+const Member = "member"
 
 // EndedByItself is the kind of fault that nobody injected: the process of a node had ended, and was started again.
 const EndedByItself = "ended by itself"
 
 // FaultKinds lists all kinds that are injected.
-var FaultKinds = []string{Kill, Term, Pause, Cut, Partition, CutIn, CutOut, Loss, SlowDisk, FailDisk}
+var FaultKinds = []string{Kill, Term, Pause, Member, Cut, Partition, CutIn, CutOut, Loss, SlowDisk, FailDisk, Clock, ClockKill}
 
 // needsNetwork reports whether a kind takes nodes that have networks of their own.
 func needsNetwork(kind string) bool {
 	return slices.Contains([]string{Cut, Partition, CutIn, CutOut, Loss}, kind)
 }
 
-func needsPeers(kind string) bool { return needsNetwork(kind) && kind != Cut }
+func needsPeers(kind string) bool { return needsNetwork(kind) && kind != Cut || kind == Member }
 
 func needsStrace(kind string) bool { return strings.HasSuffix(kind, "-disk") }
 
+func needsClock(kind string) bool { return kind == Clock || kind == ClockKill }
+
 const (
+	offMin, offMax   = 10 * time.Millisecond, time.Hour
 	calmMin, calmMax = 300 * time.Millisecond, 4 * time.Second
 	lastMin, lastMax = 100 * time.Millisecond, 8 * time.Second
 )
@@ -47,6 +55,7 @@ type plannedFault struct {
 	calm  time.Duration // before it
 	kind  string
 	lasts time.Duration
+	off   time.Duration // by which wall clocks are ahead meanwhile
 	// first is the node that it hits, or latest. With all it hits every node.
 	first int
 	all   bool
@@ -67,7 +76,8 @@ func newPlanner(seed uint64, kinds []string, nodes int) *planner {
 }
 
 // next draws a fault. Half of them hit the node that gave the latest answer, which is probably the leader. One
-// in eight of those that kill or pause hits all nodes.
+// in eight of those that kill, pause or set clocks hits all nodes, of which the clocks are off by the same then, as they are after a
+// server of time was wrong.
 func (p *planner) next() plannedFault {
 	f := plannedFault{
 		calm: p.between(calmMin, calmMax), kind: p.kinds[p.rand.IntN(len(p.kinds))], lasts: p.between(lastMin, lastMax),
@@ -76,7 +86,13 @@ func (p *planner) next() plannedFault {
 	if p.rand.IntN(2) == 0 {
 		f.first = latest
 	}
-	f.all = p.rand.IntN(8) == 0 && (f.kind == Kill || f.kind == Pause)
+	f.all = p.rand.IntN(8) == 0 && (f.kind == Kill || f.kind == Pause || needsClock(f.kind))
+	if needsClock(f.kind) {
+		f.off = p.between(offMin, offMax)
+	}
+	if f.kind == Clock && p.rand.IntN(2) == 0 {
+		f.off = -f.off
+	}
 	return f
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/verify/driver"
 )
 
 // An Order is what a system may promise of the numbers that it hands out, weakest first.
@@ -20,8 +22,20 @@ const (
 	RealTime Order = "real-time"
 )
 
-// Orders lists all orders, weakest first.
+// Intervals is what a clock may promise that answers with the earliest and the latest time that it may be: if one interval was read
+// before another, its earliest time is not after the latest of the other. It is neither stronger nor weaker than an order of numbers.
+const Intervals Order = driver.Intervals
+
+// Orders lists all orders of numbers, weakest first.
 var Orders = []Order{Unique, PerClient, RealTime}
+
+// OrdersBeside returns all orders that are judged where one is promised, weakest first.
+func OrdersBeside(promised Order) []Order {
+	if promised == Intervals {
+		return []Order{Intervals}
+	}
+	return Orders
+}
 
 // Result is what a run has seen. It is the JSON form of a report, and all that the HTML form is made of.
 type Result struct {
@@ -47,12 +61,12 @@ type Result struct {
 
 	Seconds     float64 `json:"seconds"`
 	Interrupted bool    `json:"interrupted"`
-	// Answers counts calls that got numbers, Numbers these, Failed calls that got none.
+	// Answers counts calls that got numbers or an interval, Numbers the numbers, Failed calls that got nothing.
 	Answers uint64 `json:"answers"`
 	Numbers uint64 `json:"numbers"`
 	Failed  uint64 `json:"failed"`
 
-	Verdicts []Verdict `json:"verdicts"` // one for each of Orders
+	Verdicts []Verdict `json:"verdicts"` // one for each of OrdersBeside what is promised
 	// Anomalies are the first violations, of each order as many, in the order in which they were found.
 	Anomalies []Anomaly `json:"anomalies"`
 	// Malformed counts answers that are no numbers at all.
@@ -96,7 +110,8 @@ type Anomaly struct {
 	Later   Call `json:"later"`
 }
 
-// Call is one call of a client that got numbers.
+// Call is one call of a client that got numbers, or an interval: First is the earliest time then, and Count how many there are from
+// that to the latest.
 type Call struct {
 	Known  bool    `json:"known"` // who called and when
 	Client int     `json:"client"`
@@ -109,15 +124,19 @@ type Call struct {
 
 // Fault is one fault that was injected.
 type Fault struct {
-	Kind  string  `json:"kind"`  // one of FaultKinds, or EndedByItself
-	Nodes []int   `json:"nodes"` // that it hit
-	AtS   float64 `json:"at_s"`
+	Kind  string `json:"kind"`  // one of FaultKinds, or EndedByItself
+	Nodes []int  `json:"nodes"` // that it hit
+	// ClockMS is by how much their wall clocks were ahead meanwhile; negative if behind.
+	ClockMS int64   `json:"clock_ms,omitempty"`
+	AtS     float64 `json:"at_s"`
 	// EndS is when the fault ended: the process was started again, or the link was whole. It is 0 while it is under way.
 	EndS float64 `json:"end_s"`
 	// SilentMS is the longest time without an answer that began between AtS and two seconds after EndS, or the next fault.
 	SilentMS float64 `json:"silent_ms"`
 	Answers  uint64  `json:"answers"` // of calls that ended during the fault
 	Failed   uint64  `json:"failed"`
+	// Note says what the system refused, so that the fault was another one than its kind says: "not removed: …".
+	Note string `json:"note,omitempty"`
 }
 
 // Column is what ended within a span of time.

@@ -181,7 +181,7 @@ func (r *run) startNodes(ctx context.Context, dir string) error {
 	}
 	wantsNetwork := len(r.Faults) == 0 || slices.ContainsFunc(r.Faults, needsNetwork)
 	network := wantsNetwork && networkDenied() == ""
-	r.kinds, r.leftOut = possible(r.Faults, count, network)
+	r.kinds, r.leftOut = possible(r.Faults, count, network, hello.Members)
 	r.nodes, err = newNodes(ctx, dir, count, hello.Ports, network, func(request driver.PlanRequest) (driver.Plan, error) {
 		return planner.Plan(ctx, request, r.DriverOptions)
 	})
@@ -220,6 +220,7 @@ func (r *run) waitReady(ctx context.Context) error {
 // do runs the load and the faults.
 func (r *run) do(ctx context.Context) (*Result, error) {
 	r.at, r.load.tally = time.Now(), newTally(r.Clients, r.Window)
+	r.load.tally.checker.intervals = r.load.hello.Promises == driver.Intervals
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r.load.start(running, cancel)
@@ -255,7 +256,7 @@ func (r *run) breakAll(ctx context.Context) error {
 		if f.lasts = min(f.lasts, time.Until(last)); f.lasts <= 0 {
 			break
 		}
-		if err := r.runFault(ctx, f); err != nil {
+		if err := r.runFault(ctx, f, end); err != nil {
 			return err
 		}
 	}
@@ -292,15 +293,18 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// runFault injects a fault for as long as it lasts, or until ctx is done.
-func (r *run) runFault(ctx context.Context, f plannedFault) error {
+// runFault injects a fault for as long as it lasts, or until ctx is done. What the system has to agree to may take longer, until the end of the run.
+func (r *run) runFault(ctx context.Context, f plannedFault, runEnd time.Time) error {
 	if ctx.Err() != nil {
 		return nil
 	}
 	targets := f.targets(r.load.tally.latestNode(), r.load.nodes)
-	over := r.load.tally.beginFault(f.kind, targets...)
+	over := r.load.tally.beginFault(Fault{Kind: f.kind, Nodes: targets, ClockMS: f.off.Milliseconds()})
 	defer over()
-	end, err := r.nodes.inject(f.kind, targets)
+	if f.kind == Member {
+		return r.changeMember(ctx, targets[0], f.lasts, runEnd)
+	}
+	end, err := r.nodes.inject(f, targets)
 	if err == nil {
 		sleep(ctx, f.lasts)
 	}
@@ -319,7 +323,7 @@ func (r *run) startEnded() error {
 		return nil
 	}
 	for _, i := range r.nodes.ended() {
-		r.load.tally.beginFault(EndedByItself, i)()
+		r.load.tally.beginFault(Fault{Kind: EndedByItself, Nodes: []int{i}})()
 		if err := r.nodes.list[i].start(); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/verify"
+	"github.com/isotone/isotone/internal/check/wallclock"
 )
 
 // options returns those of a run of counters that ends when enough says so.
@@ -130,6 +131,44 @@ func TestRun_FindsWhatIsWrong(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
+}
+
+// TestRun_SetsClocks of a right system, which does not care, and says by how much.
+func TestRun_SetsClocks(t *testing.T) {
+	t.Parallel()
+	wantClocks(t)
+	r := run(t, options(t, right, verify.Clock, verify.ClockKill), hasAll(verify.Clock, verify.ClockKill))
+	if r.Broken() || r.Held() != verify.RealTime {
+		t.Errorf("%+v %+v", r.Verdicts, r.Anomalies)
+	}
+	for _, f := range r.Faults {
+		if off := time.Duration(f.ClockMS) * time.Millisecond; off.Abs() < 10*time.Millisecond || off.Abs() > time.Hour || off < 0 && f.Kind == verify.ClockKill {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// TestRun_FindsTrustInClocks: of a generator of IDs that believes its clock, and of one that notices when it is set back, but
+// not if it was started meanwhile.
+func TestRun_FindsTrustInClocks(t *testing.T) {
+	t.Parallel()
+	wantClocks(t)
+	for kind, fault := range map[string]string{trusting: verify.Clock, refusing: verify.ClockKill} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			o := options(t, kind, fault)
+			o.Nodes = 1 // they do not share their numbers out
+			if r := run(t, o, func(r *verify.Result) bool { return r.Held() == "" }); len(r.Faults) == 0 || !r.Broken() {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+func wantClocks(t *testing.T) {
+	if why := wallclock.Denied(); why != "" {
+		t.Skip(why)
+	}
 }
 
 // TestRun_StartsNodesAgain that end by themselves, and says so, also without faults.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,12 +29,17 @@ const role = "ISOTONE_TEST_VERIFY"
 // The kinds of counters.
 const (
 	right    = "right"    // one counter for all nodes, in a file
+	electing = "electing" // the same, but each second time a member cannot be removed, or added
+	truthful = "truthful" // no counter: each node says when it is, give or take a millisecond
+	lying    = "lying"    // the same, but each is off by more than it says
 	amnesiac = "amnesiac" // in memory
 	ahead    = "ahead"    // each node takes a hundred numbers from the file at a time
 	garbled  = "garbled"  // now and then an answer is no number
 	still    = "still"    // ends at once
 	deserted = "deserted" // right, but its driver ends after a while
 	mortal   = "mortal"   // right, and each node ends after a thousand answers
+	trusting = "trusting" // the wall clock in milliseconds, with a count in each
+	refusing = "refusing" // the same; it does not answer while the clock is behind its latest answer
 )
 
 func TestMain(m *testing.M) {
@@ -66,6 +72,9 @@ func driverOf(t testing.TB, kind string) []string {
 
 // serveCounter is a node.
 func serveCounter(kind, address, path string) error {
+	if slices.Contains(os.Args, joined) {
+		fmt.Println(joined)
+	}
 	if kind == still {
 		return fmt.Errorf("this node does not want to run")
 	}
@@ -88,6 +97,7 @@ type counter struct {
 
 	mu          sync.Mutex
 	next, limit uint64
+	millisecond uint64 // of the latest answer
 	answers     int
 }
 
@@ -112,11 +122,17 @@ func (c *counter) take(count uint64) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answers++
+	if c.kind == truthful || c.kind == lying {
+		return strconv.FormatInt(driver.Now(), 10), nil
+	}
 	if c.kind == garbled && c.answers%100 == 0 {
 		return "soon", nil
 	}
 	if c.kind == mortal && c.answers > 1000 {
 		os.Exit(1)
+	}
+	if c.kind == trusting || c.kind == refusing {
+		return c.fromClock(count)
 	}
 	take := count
 	if c.kind == ahead {
@@ -130,6 +146,21 @@ func (c *counter) take(count uint64) (string, error) {
 		c.next, c.limit = next, next+take
 	}
 	first := c.next
+	c.next += count
+	return strconv.FormatUint(first, 10), nil
+}
+
+// fromClock takes numbers that begin with the time.
+func (c *counter) fromClock(count uint64) (string, error) {
+	const bits = 20
+	now := uint64(time.Now().UnixMilli())
+	if now < c.millisecond && c.kind == refusing {
+		return "", fmt.Errorf("the clock is behind by %d ms", c.millisecond-now)
+	}
+	if now != c.millisecond {
+		c.millisecond, c.next = now, 0
+	}
+	first := c.millisecond<<bits + c.next
 	c.next += count
 	return strconv.FormatUint(first, 10), nil
 }
@@ -159,6 +190,7 @@ type counters struct {
 	kind  string
 	addrs []string
 	asks  atomic.Int64
+	steps atomic.Int64 // tries to change members
 
 	mu    sync.Mutex
 	conns map[string][]*line // idle, by address
@@ -170,9 +202,14 @@ type line struct {
 }
 
 func (s *counters) Hello(map[string]string) (driver.Hello, error) {
-	return driver.Hello{
+	h := driver.Hello{
 		Protocol: driver.Protocol, System: "counter", Version: s.kind, Promises: "real-time", CountMax: 10, TimesMax: 16, Nodes: 3, NodesMax: 5, Ports: 1,
-	}, nil
+		Members: s.kind == right || s.kind == electing,
+	}
+	if s.kind == truthful || s.kind == lying {
+		h.Promises, h.CountMax = driver.Intervals, 1
+	}
+	return h, nil
 }
 
 func (s *counters) Plan(where driver.PlanRequest, _ map[string]string) (plan driver.Plan, err error) {
@@ -199,6 +236,25 @@ func (s *counters) Ready(node int, deadline time.Time) error {
 	return err
 }
 
+// joined is what a node prints that was started as a member that was added.
+const joined = "this node has joined"
+
+// Remove does nothing, as a node knows of no other.
+func (s *counters) Remove(int, driver.Command, time.Time) error { return s.change() }
+
+func (s *counters) Add(_ int, start driver.Command, _ time.Time) (driver.Command, error) {
+	start.Command = append(slices.Clone(start.Command), joined)
+	return start, s.change()
+}
+
+// change tries to change the members.
+func (s *counters) change() error {
+	if s.steps.Add(1)%2 == 1 && s.kind == electing {
+		return driver.Errorf(driver.Unavailable, "no leader is known")
+	}
+	return nil
+}
+
 func (s *counters) dial(addr string, deadline time.Time) (*line, error) {
 	if l := s.idle(addr); l != nil {
 		return l, nil
@@ -222,6 +278,16 @@ func (s *counters) idle(addr string) (l *line) {
 
 // asksMax is how often such a driver asks.
 const asksMax = 500
+
+// AskInterval reads the clock of a node.
+func (s *counters) AskInterval(node int, deadline time.Time) (earliest, latest isotone.Timestamp, err error) {
+	now, err := s.Ask(node, 1, deadline)
+	if s.kind == lying {
+		now.Index += uint64(node * 10 * int(time.Millisecond))
+	}
+	earliest.Index, latest.Index = now.Index-uint64(time.Millisecond), now.Index+uint64(time.Millisecond)
+	return earliest, latest, err
+}
 
 func (s *counters) Ask(node int, count uint64, deadline time.Time) (first isotone.Timestamp, err error) {
 	if s.kind == deserted && s.asks.Add(1) > asksMax {

@@ -65,15 +65,13 @@ func (t *tally) done(client, node int, a driver.Answer, err error) bool {
 	defer t.mu.Unlock()
 	complete := err == nil && a.Failed == nil
 	for _, call := range a.Calls {
-		numbers, malformed := number(call.First)
+		numbers, malformed := got(call)
 		if malformed != nil {
 			t.failed(malformed)
 			complete = false
 			continue
 		}
-		o := op{client: client, node: node, began: call.Began, ended: call.Ended}
-		o.numbers.First, o.numbers.Count = numbers, call.Count
-		t.checker.add(o)
+		t.checker.add(op{client: client, node: node, began: call.Began, ended: call.Ended, numbers: numbers})
 	}
 	t.asking[client] = 0
 	t.settle()
@@ -115,7 +113,9 @@ func (t *tally) settle() {
 
 func (t *tally) answered(o op) {
 	t.answers++
-	t.numbers += o.numbers.Count
+	if !t.checker.intervals {
+		t.numbers += o.numbers.Count
+	}
 	t.latest = o.node
 	t.series.answered(o.ended-t.epoch, o.ended-o.began)
 	t.silence(t.last, o.ended)
@@ -183,15 +183,27 @@ func (t *tally) failed(err error) {
 }
 
 // beginFault notes that a fault begins now. end has it end.
-func (t *tally) beginFault(kind string, nodes ...int) (end func()) {
+func (t *tally) beginFault(what Fault) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := &fault{Fault: Fault{Kind: kind, Nodes: nodes}, at: driver.Now()}
+	f := &fault{Fault: what, at: driver.Now()}
 	t.faults = append(t.faults, f)
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		f.end = driver.Now()
+	}
+}
+
+// note says of the fault that is under way what became of it.
+func (t *tally) note(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range slices.Backward(t.faults) {
+		if f.end == 0 {
+			f.Note = text
+			return
+		}
 	}
 }
 

@@ -25,6 +25,11 @@ func (n *node) signalAll(s os.Signal) error {
 	return errors.Join(append(errs, n.process.Signal(s))...)
 }
 
+// processes returns the process of a node and all that it has started, as far as they have not left it.
+func (n *node) processes() []int {
+	return append([]int{n.process.PID()}, descendants(n.process.PID())...)
+}
+
 // killGroup ends what is left in the process group of a process, such as a server that a script had started.
 func killGroup(p *child.Process) error {
 	if err := syscall.Kill(-p.PID(), syscall.SIGKILL); err != syscall.ESRCH { // nothing is left

@@ -20,6 +20,7 @@ func (p *Process) Hello(ctx context.Context, options map[string]string) (h Hello
 		return h, p.fail(err)
 	}
 	p.timed.Store(h.TimesMax > 1)
+	p.intervals.Store(h.Promises == Intervals)
 	return h, nil
 }
 
@@ -31,8 +32,8 @@ func (h *Hello) check() error {
 	switch {
 	case h.Protocol != Protocol:
 		return fmt.Errorf("speaks version %d of the protocol: want %d", h.Protocol, Protocol)
-	case !slices.Contains([]string{"unique", "client", "real-time"}, h.Promises):
-		return fmt.Errorf("answered hello with the promise %.40q: want unique, client or real-time", h.Promises)
+	case !slices.Contains([]string{"unique", "client", "real-time", Intervals}, h.Promises):
+		return fmt.Errorf("answered hello with the promise %.40q: want unique, client, real-time or intervals", h.Promises)
 	case h.Ports > portsMax:
 		return fmt.Errorf("answered hello with %d ports for each node: want at most %d", h.Ports, portsMax)
 	}
@@ -68,6 +69,24 @@ func (p *Process) Connect(ctx context.Context, addresses []string, options map[s
 // Ready asks whether a node can be asked for numbers, or, for one that never gives any, whether it is up.
 func (p *Process) Ready(ctx context.Context, node int, timeout time.Duration) error {
 	return p.do(ctx, timeout, Request{Do: "ready", Node: node, TimeoutMS: milliseconds(timeout)}, nil)
+}
+
+// Remove has the others no longer count a node as a member. It was started by a command, runs until then, and is not needed after that. The
+// driver has to have said that it can.
+func (p *Process) Remove(ctx context.Context, node int, start Command, timeout time.Duration) error {
+	return p.do(ctx, timeout, Request{Do: "remove", Node: node, Start: &start, TimeoutMS: milliseconds(timeout)}, nil)
+}
+
+// Add makes a node that was removed, and does not run, a member without data. It returns the command that starts it from now on.
+func (p *Process) Add(ctx context.Context, node int, start Command, timeout time.Duration) (Command, error) {
+	var added Added
+	if err := p.do(ctx, timeout, Request{Do: "add", Node: node, Start: &start, TimeoutMS: milliseconds(timeout)}, &added); err != nil {
+		return start, err
+	}
+	if len(added.Start.Command) == 0 {
+		return start, p.fail(errors.New("answered add with no command"))
+	}
+	return added.Start, nil
 }
 
 // AskRequest is what [Process.Ask] asks for.
@@ -114,6 +133,9 @@ func (p *Process) check(ask AskRequest, a *Answer, began, ended int64) error {
 		last = c.Ended
 		if c.Count != ask.Count {
 			return fmt.Errorf("count: want %d", ask.Count)
+		}
+		if (c.Last != "") != p.intervals.Load() {
+			return errors.New("last: want it with the promise intervals, and with no other")
 		}
 	}
 	return nil

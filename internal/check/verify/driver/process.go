@@ -38,8 +38,9 @@ type Process struct {
 	closing atomic.Bool   // Close was called
 	ended   chan struct{} // closed when the process has ended; then fault is set
 
-	timed   atomic.Bool // all calls have times
-	writing sync.Mutex  // held while a request is written
+	timed     atomic.Bool // all calls have times
+	intervals atomic.Bool // and Last
+	writing   sync.Mutex  // held while a request is written
 
 	mu     sync.Mutex
 	lastID uint64

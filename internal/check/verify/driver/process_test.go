@@ -45,6 +45,7 @@ func TestProcess_AFaultOfADriverIsTheErrorOfAllCalls(t *testing.T) {
 		"another form":    {`read a; echo '{"id":1,"ok":[]}'; cat`, `answered ask with "[]"`},
 		"no calls":        {`read a; echo '{"id":1,"ok":{"calls":[]}}'; cat`, "want 1 to 1 calls, or failed"},
 		"another count":   {`read a; echo '{"id":1,"ok":{"calls":[{"first":"7","count":2}]}}'; cat`, "count: want 1"},
+		"an interval":     {`read a; echo '{"id":1,"ok":{"calls":[{"first":"7","last":"9","count":1}]}}'; cat`, "last: want it with the promise intervals, and with no other"},
 		"another clock":   {`read a; echo '{"id":1,"ok":{"calls":[{"first":"7","count":1,"began":5,"ended":6}]}}'; cat`, "are they nanoseconds of CLOCK_MONOTONIC?"},
 		"a long line":     {`read a; ` + long + `; cat`, "wrote a line of more than 4194304 bytes, which begins with \"xxx"},
 	} {
@@ -88,8 +89,8 @@ func TestProcess_AskReturnsCallsWithTimes(t *testing.T) {
 func TestProcess_HelloIsChecked(t *testing.T) {
 	for hello, want := range map[string]string{
 		`"protocol":2,"promises":"unique"`:              "speaks version 2 of the protocol: want 1",
-		`"protocol":1`:                                  `the promise "": want unique, client or real-time`,
-		`"protocol":1,"promises":"realtime"`:            `the promise "realtime": want unique, client or real-time`,
+		`"protocol":1`:                                  `the promise "": want unique, client, real-time or intervals`,
+		`"protocol":1,"promises":"realtime"`:            `the promise "realtime": want unique, client, real-time or intervals`,
 		`"protocol":1,"promises":"unique","ports":7000`: "7000 ports for each node: want at most 16",
 	} {
 		p := startScript(t, `read a; echo '{"id":1,"ok":{`+hello+`}}'; cat >/dev/null`)

@@ -18,6 +18,9 @@ const (
 	LineMax = 4 << 20
 )
 
+// Intervals is the promise of a clock that answers with an interval of time in place of numbers.
+const Intervals = "intervals"
+
 // The errors of a driver.
 const (
 	// Unavailable: the system refused or did not answer in time. During faults that is no offence.
@@ -31,7 +34,7 @@ const (
 // Request is what the driver is asked to do.
 type Request struct {
 	ID uint64 `json:"id"`
-	// Do is hello, plan, connect, ready or ask.
+	// Do is hello, plan, connect, ready, ask, remove or add.
 	Do string `json:"do"`
 	// Protocol is that of hello.
 	Protocol int `json:"protocol,omitempty"`
@@ -40,8 +43,10 @@ type Request struct {
 	Plan      *PlanRequest      `json:"plan,omitempty"`
 	Addresses []string          `json:"addresses,omitempty"`
 	Options   map[string]string `json:"options,omitempty"`
-	// Node is the index of the node that is asked by ready and ask: this one and no other.
-	Node int `json:"node"`
+	// Node is the index of the node that is asked by ready and ask: this one and no other. Remove and add are about it; Start is how it was
+	// started then, and TimeoutMS how long that may take.
+	Node  int      `json:"node"`
+	Start *Command `json:"start,omitempty"`
 	// Client, Count, Times and TimeoutMS are those of ask: numbers for a client, up to Times calls one after the other, in
 	// each of which Count numbers are wanted and an answer may take TimeoutMS. Ready has TimeoutMS, too.
 	Client    int    `json:"client,omitempty"`
@@ -65,7 +70,7 @@ type Hello struct {
 	Protocol int    `json:"protocol"`
 	System   string `json:"system"`
 	Version  string `json:"version"`
-	// Promises is the strongest order that the system promises: unique, client or real-time.
+	// Promises is the strongest order that the system promises: unique, client, real-time, or Intervals.
 	Promises string `json:"promises"`
 	// CountMax is how many numbers one call may ask for; 1 if not set.
 	CountMax uint64 `json:"count_max,omitempty"`
@@ -76,8 +81,15 @@ type Hello struct {
 	NodesMax int `json:"nodes_max,omitempty"`
 	// Ports is how many TCP ports a node needs.
 	Ports int `json:"ports,omitempty"`
+	// Members: the members can be changed while the system runs, so the driver answers remove and add.
+	Members bool `json:"members,omitempty"`
 	// Options describes the options of the driver by name, for people.
 	Options map[string]string `json:"options,omitempty"`
+}
+
+// Added is the answer to add.
+type Added struct {
+	Start Command `json:"start"` // how the node is started from now on
 }
 
 // PlanRequest says where nodes may run.
@@ -121,10 +133,12 @@ type Answer struct {
 	Failed *Failed `json:"failed,omitempty"`
 }
 
-// Call is one call that got Count numbers, from First on, each one above the one before.
+// Call is one call that got Count numbers, from First on, each one above the one before. With the promise Intervals it got one interval,
+// from First to Last, and Count is 1.
 type Call struct {
-	// First is a decimal number below 2¹²⁸.
+	// First and Last are decimal numbers below 2¹²⁸.
 	First string `json:"first"`
+	Last  string `json:"last,omitempty"`
 	Count uint64 `json:"count"`
 	// Began and Ended are readings of CLOCK_MONOTONIC, in nanoseconds, before the request was written and after the
 	// answer was read. A driver whose language cannot read it leaves out both; then Times is always 1, and the

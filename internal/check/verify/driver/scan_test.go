@@ -41,7 +41,7 @@ func FuzzScanAnswer(f *testing.F) {
 func TestScanAnswer_ItTakesWhatServeWrites(t *testing.T) {
 	line := `{"id":7,"ok":{"calls":[{"first":"21","count":3,"began":5,"ended":6},{"first":"24","count":3,"began":7,"ended":7}]}}`
 	r, ok := scanAnswer([]byte(line))
-	want := []Call{{"21", 3, 5, 6}, {"24", 3, 7, 7}}
+	want := []Call{{First: "21", Count: 3, Began: 5, Ended: 6}, {First: "24", Count: 3, Began: 7, Ended: 7}}
 	if !ok || r.ID != 7 || !reflect.DeepEqual(r.calls, want) {
 		t.Errorf("%v, %+v: want %+v", ok, r, want)
 	}

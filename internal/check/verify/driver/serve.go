@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/isotone/isotone"
 )
 
 const (
@@ -33,7 +35,7 @@ type server struct {
 	work    sync.WaitGroup
 
 	mu   sync.Mutex
-	busy map[int]bool // clients; and nodes whose readiness is looked at, as -1 - node
+	busy map[int]bool // clients; and nodes that are asked about as a whole, as -1 - node
 }
 
 // Serve is a driver: it reads requests for a system and writes answers until the input ends, and closes the system. It
@@ -94,7 +96,7 @@ func (s *server) handle(r Request) {
 		if ok, err = s.prepare(r); err == nil {
 			s.answers <- encode(r.ID, ok)
 		}
-	case "ready", "ask":
+	case "ready", "ask", "remove", "add":
 		err = s.begin(r)
 	default:
 		err = Errorf(Invalid, "there is no request %.40q", r.Do)
@@ -136,10 +138,10 @@ func (s *server) prepare(r Request) (any, error) {
 	return struct{}{}, s.system.Connect(r.Addresses, r.Options)
 }
 
-// begin checks ready or ask, and has a goroutine answer it.
+// begin checks a request about a node, and has a goroutine answer it.
 func (s *server) begin(r Request) error {
 	client := r.Client
-	if r.Do == "ready" {
+	if r.Do != "ask" {
 		client, r.Count, r.Times = -1-r.Node, 1, 1
 	}
 	if err := s.check(r); err != nil {
@@ -154,7 +156,7 @@ func (s *server) begin(r Request) error {
 	s.work.Add(1)
 	go func() {
 		defer s.work.Done()
-		line := s.ask(r)
+		line := s.answer(r)
 		s.mu.Lock()
 		delete(s.busy, client)
 		s.mu.Unlock()
@@ -174,21 +176,43 @@ func (s *server) check(r Request) error {
 		return Errorf(Invalid, "count %d: want 1 to %d", r.Count, countMax)
 	case r.Times < 1 || r.Times > s.hello.TimesMax:
 		return Errorf(Invalid, "times %d: want 1 to %d", r.Times, s.hello.TimesMax)
+	case (r.Do == "remove" || r.Do == "add") && (!s.hello.Members || r.Start == nil):
+		return Errorf(Invalid, "%s: want it of a system whose members can be changed, with how the node is started", r.Do)
 	case r.TimeoutMS < 1 || r.TimeoutMS > int(timeoutMax.Milliseconds()):
 		return Errorf(Invalid, "timeout_ms %d: want 1 to %d", r.TimeoutMS, timeoutMax.Milliseconds())
 	}
 	return nil
 }
 
-// ask makes the calls of a request, and returns the line that answers it.
-func (s *server) ask(r Request) []byte {
+// answer does what a request about a node wants, and returns the line that answers it.
+func (s *server) answer(r Request) []byte {
 	timeout := time.Duration(r.TimeoutMS) * time.Millisecond
-	if r.Do == "ready" {
-		if err := s.system.Ready(r.Node, time.Now().Add(timeout)); err != nil {
-			return refuse(r.ID, err)
-		}
-		return encode(r.ID, struct{}{})
+	if r.Do == "ask" {
+		return s.ask(r, timeout)
 	}
+	ok, err := s.change(r, time.Now().Add(timeout))
+	if err != nil {
+		return refuse(r.ID, err)
+	}
+	return encode(r.ID, ok)
+}
+
+// change does what a request wants of a node as a whole.
+func (s *server) change(r Request, deadline time.Time) (ok any, err error) {
+	switch r.Do {
+	case "remove":
+		err = s.system.(MemberSystem).Remove(r.Node, *r.Start, deadline)
+	case "add":
+		start, err := s.system.(MemberSystem).Add(r.Node, *r.Start, deadline)
+		return Added{start}, err
+	default:
+		err = s.system.Ready(r.Node, deadline)
+	}
+	return struct{}{}, err
+}
+
+// ask makes the calls of a request, and returns the line that answers it.
+func (s *server) ask(r Request, timeout time.Duration) []byte {
 	line := append(strconv.AppendUint([]byte(`{"id":`), r.ID, 10), `,"ok":{"calls":[`...)
 	for i, start := 0, time.Now(); i < r.Times; i++ {
 		now := time.Now()
@@ -196,7 +220,7 @@ func (s *server) ask(r Request) []byte {
 			break
 		}
 		began := Now()
-		first, err := s.system.Ask(r.Node, r.Count, now.Add(timeout))
+		first, last, err := s.call(r, now.Add(timeout))
 		ended := Now()
 		if err == nil {
 			err = s.stopped()
@@ -207,8 +231,11 @@ func (s *server) ask(r Request) []byte {
 		if i > 0 {
 			line = append(line, ',')
 		}
-		line = append(AppendNumber(append(line, `{"first":"`...), first), `","count":`...)
-		line = strconv.AppendUint(line, r.Count, 10)
+		line = append(AppendNumber(append(line, `{"first":"`...), first), '"')
+		if s.hello.Promises == Intervals {
+			line = append(AppendNumber(append(line, `,"last":"`...), last), '"')
+		}
+		line = strconv.AppendUint(append(line, `,"count":`...), r.Count, 10)
 		if clockShared {
 			line = strconv.AppendInt(append(line, `,"began":`...), began, 10)
 			line = strconv.AppendInt(append(line, `,"ended":`...), ended, 10)
@@ -216,6 +243,15 @@ func (s *server) ask(r Request) []byte {
 		line = append(line, '}')
 	}
 	return append(line, "]}}\n"...)
+}
+
+// call makes one call. The last number counts only with the promise Intervals.
+func (s *server) call(r Request, deadline time.Time) (first, last isotone.Timestamp, err error) {
+	if s.hello.Promises == Intervals {
+		return s.system.(IntervalSystem).AskInterval(r.Node, deadline)
+	}
+	first, err = s.system.Ask(r.Node, r.Count, deadline)
+	return first, last, err
 }
 
 // stopped returns an error once the input has ended: then nobody reads the answers.

@@ -112,6 +112,8 @@ func TestServe_ItRefusesWhatIsWrong(t *testing.T) {
 		`"do":"ask","count":1,"times":1000000,"timeout_ms":1`:       "times 1000000: want 1 to ",
 		`"do":"ask","count":1,"times":1`:                            "timeout_ms 0: want 1 to 60000",
 		`"do":"ready","node":0,"timeout_ms":9000000`:                "timeout_ms 9000000: want 1 to 60000",
+		`"do":"remove","node":0,"start":{},"timeout_ms":1`:          "remove: want it of a system whose members can be changed",
+		`"do":"add","node":0,"timeout_ms":1`:                        "add: want it of a system whose members can be changed",
 	} {
 		h.send(`{"id":7,%s}`, request)
 		h.expect(`{"id":7,"error":"invalid","message":"` + want)

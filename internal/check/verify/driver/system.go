@@ -27,6 +27,23 @@ type System interface {
 	Close()
 }
 
+// IntervalSystem is a System that may promise [Intervals]. It is asked for them in place of numbers then.
+type IntervalSystem interface {
+	System
+	// AskInterval asks a node for an interval. Goroutines call it side by side.
+	AskInterval(node int, deadline time.Time) (earliest, latest isotone.Timestamp, err error)
+}
+
+// MemberSystem is a System whose members can be changed while it runs, if its Hello says so.
+type MemberSystem interface {
+	System
+	// Remove has the other nodes no longer count one as a member, which runs. Repeated, it does nothing.
+	Remove(node int, start Command, deadline time.Time) error
+	// Add makes a node that was removed, and does not run, a member without data, and returns how it is started from now on. It is repeated if it
+	// fails.
+	Add(node int, start Command, deadline time.Time) (Command, error)
+}
+
 // systems are those that are part of this program.
 var systems = map[string]func() System{
 	"http":     func() System { return &webSystem{} },

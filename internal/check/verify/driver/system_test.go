@@ -294,6 +294,59 @@ func TestIsotone_OnlyTheLeaderAnswers(t *testing.T) {
 	}
 }
 
+func TestIsotone_EachNodeKnowsTheTime(t *testing.T) {
+	r := run(t, start(t, "isotone"), 3, map[string]string{"binary": trial.Binary, "numbers": "interval", "env": "LOG_LEVEL=warn"})
+	if r.hello.Promises != driver.Intervals || r.hello.CountMax != 1 {
+		t.Errorf("%+v", r.hello)
+	}
+	for node := range r.nodes {
+		await.Done(t, await.Timeout, func() (bool, string) { // the leadership may move meanwhile
+			a := r.ask(node, 0, 2, 1)
+			for _, c := range a.Calls {
+				earliest, err := driver.ParseNumber(c.First)
+				latest, err2 := driver.ParseNumber(c.Last)
+				if err != nil || err2 != nil || !earliest.Before(latest) || c.Count != 1 {
+					t.Errorf("node %d: %+v", node, c)
+				}
+			}
+			return len(a.Calls) == 2, fmt.Sprintf("%+v", a)
+		})
+	}
+}
+
+// TestIsotone_AMemberJoinsAgain without data, after it was removed; and the others count it.
+func TestIsotone_AMemberJoinsAgain(t *testing.T) {
+	r := run(t, start(t, "isotone"), 3, map[string]string{"binary": trial.Binary, "env": "LOG_LEVEL=warn"})
+	if !r.hello.Members {
+		t.Fatalf("%+v", r.hello)
+	}
+	const node, other = 1, 2
+	for range 2 {
+		r.leave(node)
+		command, err := r.p.Add(t.Context(), node, r.plan.Nodes[node].Command, await.Timeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.plan.Nodes[node].Command = command
+		r.start(node)
+		r.waitReady(node)
+	}
+	r.leave(other) // without it the leader needs the one that has joined
+	r.increase(0, 1)
+}
+
+// leave has a node removed, which it may be told twice, and ends it.
+func (r *running) leave(node int) {
+	r.t.Helper()
+	for range 2 {
+		await.Done(r.t, await.Timeout, func() (bool, string) { // the leadership may move meanwhile
+			err := r.p.Remove(r.t.Context(), node, r.plan.Nodes[node].Command, await.Timeout)
+			return err == nil, fmt.Sprint(err)
+		})
+	}
+	r.end(node, os.Kill)
+}
+
 // refusal is what a node says that does not lead, or during an election.
 var refusal = regexp.MustCompile(`^(MOVED 0 127\.0\.0\.1:\d+$|CLUSTERDOWN |TRYAGAIN )`)
 

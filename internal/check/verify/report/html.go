@@ -171,10 +171,14 @@ func (r run) pageAnomalies(p *page) {
 }
 
 func (r run) pageRun(p *page) {
-	p.Figures = []pageRow{
-		{"answers", bench.Group(r.Answers)}, {"numbers", bench.Group(r.Numbers)}, {"failed calls", bench.Group(r.Failed)},
-		{"latency p50", millis(r.P50MS)}, {"p99", millis(r.P99MS)}, {"max", millis(r.MaxMS)}, {"longest silence", millis(r.LongestMS)},
+	p.Figures = []pageRow{{"answers", bench.Group(r.Answers)}}
+	if r.Numbers > 0 {
+		p.Figures = append(p.Figures, pageRow{"numbers", bench.Group(r.Numbers)})
 	}
+	p.Figures = append(p.Figures, []pageRow{
+		{"failed calls", bench.Group(r.Failed)},
+		{"latency p50", millis(r.P50MS)}, {"p99", millis(r.P99MS)}, {"max", millis(r.MaxMS)}, {"longest silence", millis(r.LongestMS)},
+	}...)
 	n := len(r.Columns)
 	if n == 0 {
 		return
@@ -193,11 +197,11 @@ func (r run) pageRun(p *page) {
 
 func (r run) pageFaults(p *page) {
 	for _, k := range r.kinds() {
-		p.Kinds = append(p.Kinds, pageKind{k.name, bench.Group(k.faults), millis(k.median), millis(k.worst), fmt.Sprintf("%s, %.1f s", r.nodes(k.of), k.of.AtS)})
+		p.Kinds = append(p.Kinds, pageKind{k.name, bench.Group(k.faults), millis(k.median), millis(k.worst), fmt.Sprintf("%s, %.1f s", r.hit(k.of), k.of.AtS)})
 	}
 	worst := r.worst()
 	for _, f := range r.listed(faultsMax) {
-		p.Faults = append(p.Faults, pageFault{At: fmt.Sprintf("%.1f", f.AtS), Fault: r.fault(f), Lasted: span(r.end(f) - f.AtS),
+		p.Faults = append(p.Faults, pageFault{At: fmt.Sprintf("%.1f", f.AtS), Fault: r.noted(f), Lasted: span(r.end(f) - f.AtS),
 			Answers: bench.Group(f.Answers), Failed: bench.Group(f.Failed), Silence: millis(f.SilentMS), Worst: f == worst})
 	}
 	if len(r.Faults) > faultsMax {

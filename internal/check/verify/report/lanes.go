@@ -94,7 +94,7 @@ func (c *chart) drawLanes(lanes []*lane) {
 		c.blocks("orange", l.parts, c.y+3, laneHeight-6)
 		for i, s := range l.parts {
 			if s.fault != nil && len(l.parts) <= labelsMax {
-				c.label(s.to+3, l.parts[i+1:], c.nodes(s.fault))
+				c.label(s.to+3, l.parts[i+1:], c.hit(s.fault))
 			}
 		}
 		c.y += laneHeight

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -36,7 +37,7 @@ func shown(r *verify.Result) run {
 		a.Earlier.First, a.Later.First = clean(a.Earlier.First), clean(a.Later.First)
 	}
 	for i := range c.Faults {
-		c.Faults[i].Kind = clean(c.Faults[i].Kind)
+		c.Faults[i].Kind, c.Faults[i].Note = clean(c.Faults[i].Kind), clean(c.Faults[i].Note)
 	}
 	for i := range c.Errors {
 		c.Errors[i].Message = clean(c.Errors[i].Message)
@@ -74,17 +75,32 @@ func (r run) node(i int) string {
 	return r.Nodes[i]
 }
 
-// nodes returns the names of the nodes that a fault hit.
-func (r run) nodes(f *verify.Fault) string {
+// hit returns the names of the nodes that a fault hit, and by how much it set their clocks.
+func (r run) hit(f *verify.Fault) string {
 	names := make([]string, len(f.Nodes))
 	for i, n := range f.Nodes {
 		names[i] = r.node(n)
 	}
-	return strings.Join(names, ", ")
+	text := strings.Join(names, ", ")
+	switch off := span(math.Abs(float64(f.ClockMS)) / 1e3); {
+	case f.ClockMS > 0:
+		text += ": " + off + " ahead"
+	case f.ClockMS < 0:
+		text += ": " + off + " behind"
+	}
+	return text
 }
 
-// fault returns the kind of a fault and its nodes.
-func (r run) fault(f *verify.Fault) string { return strings.TrimSpace(f.Kind + " " + r.nodes(f)) }
+// fault returns the kind of a fault and what it hit.
+func (r run) fault(f *verify.Fault) string { return strings.TrimSpace(f.Kind + " " + r.hit(f)) }
+
+// noted returns the same, and what became of it.
+func (r run) noted(f *verify.Fault) string {
+	if f.Note == "" {
+		return r.fault(f)
+	}
+	return r.fault(f) + ", " + f.Note
+}
 
 // end returns when a fault ended, which is not before it began. One that is under way ends with the run.
 func (r run) end(f *verify.Fault) float64 {
@@ -120,6 +136,14 @@ func bounds(c *verify.Call) (first, last *big.Int) {
 	}
 	last = new(big.Int).SetUint64(max(c.Count, 1) - 1)
 	return first, last.Add(last, first)
+}
+
+// latest returns the latest time of an interval that a call got.
+func latest(c *verify.Call) string {
+	if _, last := bounds(c); last != nil {
+		return last.String()
+	}
+	return c.First
 }
 
 // numbers returns what a call got.

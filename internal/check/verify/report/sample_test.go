@@ -52,9 +52,12 @@ func broken() *verify.Result {
 	r.System, r.Version = "<b>epicepoch</b>", "1.2 & \x1b[31mred"
 	r.Verdicts = verdicts(2, 1, 1)
 	r.Malformed = 5
+	r.Faults[1].Kind, r.Faults[1].Note = verify.Member, "not removed: <i>no\x1b leader</i>"
 	r.Nodes[2] = "n3\u202e</title><script>alert(1)</script>"
 	r.Errors[0].Message = "\x00\xff</td></table><img src=x onerror=alert(1)>\r\n\"quoted\" 'single'"
-	r.LeftOut = []string{"clock: no preload for a static binary", "slow-disk: strace is missing"}
+	r.LeftOut = []string{"cut: namespaces need root", "slow-disk: strace is missing"}
+	r.Faults = append(r.Faults, verify.Fault{Kind: verify.Clock, Nodes: []int{0, 1}, AtS: 5.3, EndS: 5.8, ClockMS: -1234, Answers: 9900},
+		verify.Fault{Kind: verify.ClockKill, Nodes: []int{0}, AtS: 5.89, EndS: 5.95, ClockMS: 2_520_000, Answers: 700})
 	call := func(client, node int, began, ended float64, first string, count uint64) verify.Call {
 		return verify.Call{Known: true, Client: client, Node: node, BeganS: began, EndedS: ended, First: first, Count: count}
 	}
@@ -80,13 +83,25 @@ func interrupted() *verify.Result {
 	return r
 }
 
+// intervals returns a run of a clock that told a time that had passed.
+func intervals() *verify.Result {
+	r := good()
+	r.Numbers, r.Verdicts = 0, []verify.Verdict{{Order: verify.Intervals, Promised: true, Violations: 1}}
+	r.Anomalies = []verify.Anomaly{{
+		Order:   verify.Intervals,
+		Earlier: verify.Call{Known: true, Client: 3, Node: 0, BeganS: 1.6101, EndedS: 1.6104, First: "1795759200123456789", Count: 200_001},
+		Later:   verify.Call{Known: true, Client: 7, Node: 1, BeganS: 1.6116, EndedS: 1.6123, First: "1795759200122456789", Count: 300_001},
+	}}
+	return r
+}
+
 // results are the samples by name.
 func results() map[string]*verify.Result {
-	return map[string]*verify.Result{"good": good(), "broken": broken(), "interrupted": interrupted(), "empty": {}}
+	return map[string]*verify.Result{"good": good(), "broken": broken(), "interrupted": interrupted(), "intervals": intervals(), "empty": {}}
 }
 
 // kindsOf are what noisy injects.
-var kindsOf = []string{"kill", "term", "pause", "cut", verify.CutOut, "slow-disk", "clock"}
+var kindsOf = []string{"kill", "term", "pause", "cut", verify.CutOut, "slow-disk", verify.Clock}
 
 // noisy returns a run of a length with columns of 100 ms, as a real one would be: rates and latencies vary, and faults
 // that follow each other cause silences and failures.
@@ -97,6 +112,9 @@ func noisy(seed uint64, length time.Duration) *verify.Result {
 	r.Answers, r.Failed, r.LongestMS, r.MaxMS = 0, 0, 0, 0
 	for at := 3 + 2*random.Float64(); at < r.Seconds-6; at += 6 + 10*random.Float64() {
 		f := verify.Fault{Kind: kindsOf[random.IntN(len(kindsOf))], Nodes: []int{random.IntN(3)}, AtS: at, EndS: at + 1 + 4*random.Float64(), SilentMS: 2 + 4*random.ExpFloat64()}
+		if f.Kind == verify.Clock {
+			f.ClockMS = int64(-1000 * f.SilentMS)
+		}
 		if random.IntN(3) == 0 {
 			f.SilentMS = 200 + 300*random.ExpFloat64()
 		}

@@ -32,7 +32,11 @@ func Summary(result *verify.Result) string {
 	r.summaryAnomalies(&b)
 	b.WriteByte('\n')
 	columns(&b, func(row func(cells ...string)) {
-		row("calls", fmt.Sprintf("%s with %s, %s failed, in %s", count(r.Answers, "answer"), count(r.Numbers, "number"), bench.Group(r.Failed), span(r.Seconds)))
+		answers := count(r.Answers, "answer")
+		if r.Numbers > 0 {
+			answers += " with " + count(r.Numbers, "number")
+		}
+		row("calls", fmt.Sprintf("%s, %s failed, in %s", answers, bench.Group(r.Failed), span(r.Seconds)))
 		row("latency", fmt.Sprintf("p50 %s, p99 %s, max %s", millis(r.P50MS), millis(r.P99MS), millis(r.MaxMS)))
 		row("silence", fmt.Sprintf("at most %s without an answer to any client", millis(r.LongestMS)))
 	})
@@ -89,7 +93,7 @@ func (r run) summaryFaults(b *strings.Builder) {
 	columns(b, func(row func(cells ...string)) {
 		row("fault", "count", "median silence", "worst silence")
 		for _, k := range r.kinds() {
-			row(k.name, bench.Group(k.faults), millis(k.median), fmt.Sprintf("%s (%s, at %.1f s)", millis(k.worst), r.nodes(k.of), k.of.AtS))
+			row(k.name, bench.Group(k.faults), millis(k.median), fmt.Sprintf("%s (%s, at %.1f s)", millis(k.worst), r.hit(k.of), k.of.AtS))
 		}
 	})
 	if len(r.Faults) > summaryFaults {
@@ -105,7 +109,7 @@ func (r run) summaryFaults(b *strings.Builder) {
 			if f == worst {
 				silence += " (the worst)"
 			}
-			row(fmt.Sprintf("%.1f s", f.AtS), r.fault(f), span(r.end(f)-f.AtS), bench.Group(f.Answers), bench.Group(f.Failed), silence)
+			row(fmt.Sprintf("%.1f s", f.AtS), r.noted(f), span(r.end(f)-f.AtS), bench.Group(f.Answers), bench.Group(f.Failed), silence)
 		}
 	})
 }

@@ -87,8 +87,15 @@ func (t *timeline) fault(f *verify.Fault, y, bottom float64) {
 func (t *timeline) call(class string, c, other *verify.Call, y float64) {
 	from, to := t.axis.At(c.BeganS), t.axis.At(c.EndedS)
 	number := elided(c.First, other.First)
+	switch {
+	case t.Order != verify.Intervals:
+	case c == &t.Earlier:
+		number = "at least " + elided(c.First, latest(other))
+	default:
+		number = "at most " + elided(latest(c), other.First)
+	}
 	text := fmt.Sprintf("client %d asked %s, got %s", c.Client, t.node(c.Node), number)
-	if c.Count > 1 {
+	if c.Count > 1 && t.Order != verify.Intervals {
 		text += fmt.Sprintf(" and %s more", count(c.Count-1, "number"))
 	}
 	if !t.fits(text, wide) {

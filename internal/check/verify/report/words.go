@@ -11,12 +11,13 @@ import (
 // names are the orders in a sentence, and meanings what each adds to those before it.
 var (
 	names = map[verify.Order]string{
-		verify.Unique: "uniqueness", verify.PerClient: "order for each client", verify.RealTime: "real-time order",
+		verify.Unique: "uniqueness", verify.PerClient: "order for each client", verify.RealTime: "real-time order", verify.Intervals: "order of intervals",
 	}
 	meanings = map[verify.Order]string{
 		verify.Unique:    "No number is handed out twice.",
 		verify.PerClient: "The numbers that one client gets, one call after the other, increase.",
 		verify.RealTime:  "A call that begins after another has ended gets a larger number, whoever calls. It is linearizability of an object that hands out increasing numbers.",
+		verify.Intervals: "If one interval was read before another, whoever reads them, its earliest time is not after the latest of the other: the time of one clock can lie within all of them.",
 	}
 )
 
@@ -135,11 +136,19 @@ func (r run) limits() []string {
 func (r run) sentence(a *verify.Anomaly) string {
 	e, l := &a.Earlier, &a.Later
 	before, got := elided(e.First, l.First), elided(l.First, e.First)
+	if a.Order == verify.Intervals {
+		before, got = elided(e.First, latest(l)), elided(latest(l), e.First)
+	}
 	switch {
 	case a.Order == verify.Unique && !e.Known:
 		return fmt.Sprintf("%s and got %s. It had been handed out before, so long ago that it is not known to whom.", r.asked(l), got)
 	case a.Order == verify.Unique:
 		return fmt.Sprintf("%s and got %s, which client %d %s from %s.", r.asked(l), common(a), e.Client, had(a), r.node(e.Node))
+	case a.Order == verify.Intervals && !e.Known:
+		return fmt.Sprintf("%s and got a time of at most %s, which is before %s, the earliest time of an interval that was read before.", r.asked(l), got, before)
+	case a.Order == verify.Intervals:
+		return fmt.Sprintf("%s, %s after the call of client %d to %s had ended, and got a time of at most %s, which is before %s, the earliest time in that.",
+			r.asked(l), span(l.BeganS-e.EndedS), e.Client, r.node(e.Node), got, before)
 	case !e.Known:
 		return fmt.Sprintf("%s and got %s, a smaller number than %s, which a call had got that ended before.", r.asked(l), got, before)
 	case a.Order == verify.PerClient:
