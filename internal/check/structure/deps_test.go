@@ -26,7 +26,8 @@ disruptor:
 
 internal/core/mutant:
 internal/core/interval:         . internal/core/mutant
-internal/core/oracle:           . internal/core/mutant
+internal/core/timeline:         internal/core/mutant
+internal/core/oracle:           . internal/core/timeline internal/core/mutant
 internal/core/route:            internal/core/mutant
 internal/core/search:           . internal/core/mutant
 internal/core/replica:          . snowflake internal/core/interval internal/core/oracle internal/core/route internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
@@ -69,7 +70,7 @@ internal/front/admin:           . internal/auth/address internal/front internal/
 internal/front/requestid:
 internal/front/stats:           . internal/host/trace internal/front/requestid ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 internal/front/http1:           . snowflake internal/core/interval internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/requestid
-internal/front/resp:            . snowflake internal/core/interval internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/requestid
+internal/front/resp:            . snowflake internal/core/interval internal/core/timeline internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/requestid
 internal/front/grpc:            . snowflake internal/core/interval internal/auth/access internal/host/trace internal/front internal/front/httpapi ; google.golang.org/protobuf
 internal/front/pd:              . internal/auth/access internal/front internal/front/grpc internal/front/httpapi ; google.golang.org/protobuf
 internal/front/http2:           . internal/auth/access internal/host/loop internal/front internal/front/grpc internal/front/http1 ; golang.org/x/net
@@ -155,7 +156,7 @@ const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anish
 
 // zone is the deterministic zone: the same inputs give the same effects, so the
 // simulator replays what production ran. See checkZone.
-var zone = []string{"internal/core/interval", "internal/core/oracle", "internal/core/route", "internal/core/search", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/journal", "internal/core/sim", "internal/proxy/balance"}
+var zone = []string{"internal/core/interval", "internal/core/timeline", "internal/core/oracle", "internal/core/route", "internal/core/search", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/journal", "internal/core/sim", "internal/proxy/balance"}
 
 // zoneImports are the imports that no package of the zone may have; "net/"
 // stands for all packages below net.

@@ -172,6 +172,17 @@ const (
 	CarryNoFloor    // I13: the first request on a connection carries no floor
 	KeepNoFloor     // I4: a client takes an answer that is below what it has received
 
+	// The table of timelines. Tests in internal/core/timeline notice all of them.
+
+	GrantKeepsFloor         // T2: a tenure begins where the one before did
+	CeilingForgottenOnGrant // T2: it begins below what was issued of a timeline with a ceiling of its own
+	RecreateAtGroupFloor    // T2: a timeline that is created again begins where its group does
+	TombstoneForgotten      // T2: it begins below the ceiling that the deleted one had of its own
+	MoveKeepsFloor          // T2: a timeline that is moved goes on where its tenure began
+	MoveUnderLease          // T8: a timeline is moved, deleted or sealed though its owner may answer by a lease
+	LeaseOffEndsAny         // T8: the end of a lease that comes late ends another one
+	RestoreTimelinesBelow   // I13: the timelines of a restored cluster begin without its floor
+
 	// Each of the following lacks one rule that refuses something. All of them are directed.
 
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
@@ -241,6 +252,9 @@ func (m Mutant) IsDirected() bool {
 
 // IsOfClient reports whether it is a client that has the bug. Tests in internal/core/search notice it.
 func (m Mutant) IsOfClient() bool { return IgnoreMoved <= m && m <= KeepNoFloor }
+
+// IsOfTable reports whether the bug is one of the table of timelines. Tests in internal/core/timeline notice it.
+func (m Mutant) IsOfTable() bool { return GrantKeepsFloor <= m && m <= RestoreTimelinesBelow }
 
 // All returns every bug.
 func All() []Mutant {

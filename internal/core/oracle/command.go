@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+
+	"github.com/isotone/isotone/internal/core/timeline"
 )
 
 // Kind is the kind of a [Command]. The values are part of the log format.
@@ -31,6 +34,8 @@ const (
 	// KindInterval says how long limits of the cluster clock may be that are told from here on, or that
 	// none runs.
 	KindInterval Kind = 9
+	// KindTimeline changes the table of timelines. It needs levelTimelines.
+	KindTimeline Kind = 10
 )
 
 // IntervalMax bounds the length of the limits of the cluster clock, in nanoseconds.
@@ -55,15 +60,16 @@ const (
 // Command is one replicated change. Only the fields of its Kind count and are encoded.
 type Command struct {
 	Kind     Kind
-	Target   uint64       // KindReserve: proposed ceiling, KindFloor: floor; unix nanoseconds
-	Durable  []Durable    // KindReserve: at most MembersMax
-	Digest   Digest       // KindReserve: the proposer's; zero for none
-	Member   Member       // KindRegister: Durable is ignored, PeerAddr may be empty; KindUpdate: ID, PeerAddr, ClientAddr
-	Level    uint64       // KindLevel
-	Lease    LeaseRequest // KindLease
-	Release  Release      // KindRelease
-	Revoke   Revocation   // KindRevoke
-	Interval uint64       // KindInterval: nanoseconds, at most IntervalMax; 0: none runs
+	Target   uint64           // KindReserve: proposed ceiling, KindFloor: floor; unix nanoseconds
+	Durable  []Durable        // KindReserve: at most MembersMax
+	Digest   Digest           // KindReserve: the proposer's; zero for none
+	Member   Member           // KindRegister: Durable is ignored, PeerAddr may be empty; KindUpdate: ID, PeerAddr, ClientAddr
+	Level    uint64           // KindLevel
+	Lease    LeaseRequest     // KindLease
+	Release  Release          // KindRelease
+	Revoke   Revocation       // KindRevoke
+	Interval uint64           // KindInterval: nanoseconds, at most IntervalMax; 0: none runs
+	Timeline timeline.Command // KindTimeline
 }
 
 // Durable says that member ID has the committed log up to Index on disk.
@@ -103,6 +109,8 @@ func (c Command) Append(b []byte) []byte {
 		b = appendU64(binary.BigEndian.AppendUint16(b, c.Revoke.Worker), c.Revoke.Start)
 	case KindInterval:
 		b = appendU64(b, c.Interval)
+	case KindTimeline:
+		b = c.Timeline.Append(b)
 	}
 	return b
 }
@@ -150,6 +158,12 @@ func DecodeCommand(b []byte) (Command, error) {
 	case KindInterval:
 		c.Interval = d.interval()
 		d.sections(noSections)
+	case KindTimeline:
+		var err error
+		if c.Timeline, err = timeline.DecodeCommand(d.rest); err != nil {
+			return c, err
+		}
+		d.rest = nil
 	default:
 		if c.Kind >= kindOptional {
 			return c, nil
@@ -190,6 +204,11 @@ func (s *State) Append(b []byte) []byte {
 	if s.Interval != 0 {
 		b = appendSection(b, sectionInterval, appendU64(nil, s.Interval))
 	}
+	if s.Timelines.Digest() != 0 {
+		for part := range slices.Chunk(s.Timelines.Append(nil), sectionMax) {
+			b = appendSection(b, sectionTimelines, part)
+		}
+	}
 	return b
 }
 
@@ -222,7 +241,17 @@ func DecodeState(b []byte) (State, error) {
 	default:
 		d.fail("neither with worker leases nor without")
 	}
-	d.sections(s.decodeSection)
+	var timelines []byte
+	d.sections(func(section byte, value *decoder) bool {
+		if section == sectionTimelines {
+			timelines = append(timelines, value.rest...)
+			return true
+		}
+		return s.decodeSection(section, value)
+	})
+	if len(timelines) > 0 && d.err == nil {
+		s.Timelines, d.err = timeline.Decode(timelines)
+	}
 	return s, d.finish()
 }
 

@@ -213,7 +213,7 @@ func replay(b []byte) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.Apply(c)
+		s.Apply(0, c)
 		b = b[2+size:]
 	}
 	return s, nil

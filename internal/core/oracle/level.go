@@ -3,6 +3,7 @@ package oracle
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 )
 
 // Feature levels (I12; docs/decisions/0012-feature-levels.md). Each release that writes
@@ -17,6 +18,9 @@ import (
 // it, as a version to come would: that is how the simulator and the tests change versions.
 const LevelNewest = 1
 
+// levelTimelines is the level that timelines will come with: the table of them is part of the state, and nothing proposes to change it yet.
+const levelTimelines = LevelNewest + 1
+
 // Sections follow the fixed part of what is written: a type byte, two bytes of length, and the value. A
 // version skips unknown types from sectionOptional on and refuses the others.
 const (
@@ -30,8 +34,12 @@ const (
 	sectionRemoved    = 1               // of a snapshot: IDs, 8 bytes each
 	sectionFence      = 2               // of a snapshot: for members and for clients, 8 bytes each
 	sectionInterval   = 3               // of a snapshot: 8 bytes
+	sectionTimelines  = 4               // of a snapshot: a part of the table of timelines; the parts follow each other
 	sectionOptional   = 128
 )
+
+// sectionMax is the longest section.
+const sectionMax = math.MaxUint16
 
 // kindOptional is the first kind of commands that a version skips if it does not know them.
 // They must not change the state.
@@ -41,7 +49,12 @@ const kindOptional Kind = 128
 type Digest struct{ Index, Sum uint64 }
 
 // LevelOf returns the level that is needed to read c.
-func LevelOf(c Command) uint64 { return max(c.Level, 1) }
+func LevelOf(c Command) uint64 {
+	if c.Kind == KindTimeline {
+		return levelTimelines
+	}
+	return max(c.Level, 1)
+}
 
 // CurrentLevel returns the feature level of the cluster, at least 1.
 func (s *State) CurrentLevel() uint64 { return max(s.Level, 1) }
@@ -85,6 +98,9 @@ func (s *State) Digest() uint64 {
 	add(uint64(len(s.Removed)))
 	add(s.Removed...)
 	add(s.Fence.Members, s.Fence.Clients, s.Interval)
+	if timelines := s.Timelines.Digest(); timelines != 0 { // a version of level 1 adds nothing
+		add(timelines)
+	}
 	return sum
 }
 

@@ -49,7 +49,7 @@ func TestDecode_CommandsOfLaterVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := oracle.State{Ceiling: 5}
-	if s.Apply(c); !reflect.DeepEqual(s, oracle.State{Ceiling: 5}) {
+	if s.Apply(0, c); !reflect.DeepEqual(s, oracle.State{Ceiling: 5}) {
 		t.Errorf("an optional command changed the state to %+v", s)
 	}
 	if _, err := oracle.DecodeCommand([]byte{99}); err == nil || !strings.Contains(err.Error(), "newer version") {
@@ -62,8 +62,8 @@ func TestState_TheLevelIsNeverLowered(t *testing.T) {
 	if s.CurrentLevel() != 1 {
 		t.Errorf("it begins at %d", s.CurrentLevel())
 	}
-	s.Apply(oracle.Command{Kind: oracle.KindLevel, Level: 2})
-	s.Apply(oracle.Command{Kind: oracle.KindLevel, Level: 1})
+	s.Apply(0, oracle.Command{Kind: oracle.KindLevel, Level: 2})
+	s.Apply(0, oracle.Command{Kind: oracle.KindLevel, Level: 1})
 	again, err := oracle.DecodeState(s.Append(nil))
 	if err != nil || again.CurrentLevel() != 2 || s.CurrentLevel() != 2 {
 		t.Errorf("level %d, decoded as %d, %v; want 2", s.CurrentLevel(), again.CurrentLevel(), err)

@@ -172,7 +172,7 @@ func TestState_CeilingNeverSinksAndEachReservationAddsSomething(t *testing.T) {
 	for _, c := range []struct{ target, want uint64 }{
 		{100, 100}, {50, 101}, {101, 102}, {200, 200}, {math.MaxUint64, oracle.CeilingMax}, {7, oracle.CeilingMax},
 	} {
-		s.Apply(oracle.Command{Kind: oracle.KindReserve, Target: c.target})
+		s.Apply(0, oracle.Command{Kind: oracle.KindReserve, Target: c.target})
 		if s.Ceiling != c.want {
 			t.Fatalf("reserve %d: ceiling %d, want %d", c.target, s.Ceiling, c.want)
 		}
@@ -184,7 +184,7 @@ func TestState_TheFirstIncarnationWins(t *testing.T) {
 	s.AddMember(oracle.Member{ID: 2, PeerAddr: "p2"})
 	s.AddMember(oracle.Member{ID: 1, PeerAddr: "p1"})
 	reg := func(inc, boot uint64, addr string) {
-		s.Apply(oracle.Command{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, Incarnation: inc, Boot: boot, ClientAddr: addr}})
+		s.Apply(0, oracle.Command{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, Incarnation: inc, Boot: boot, ClientAddr: addr}})
 	}
 	reg(7, 2, "a")
 	reg(8, 3, "b") // another directory
@@ -206,7 +206,7 @@ func TestState_DurableOnlyGrows(t *testing.T) {
 	var s oracle.State
 	s.AddMember(oracle.Member{ID: 1})
 	for _, i := range []uint64{5, 3, 9, 8} {
-		s.Apply(oracle.Command{Kind: oracle.KindReserve, Durable: []oracle.Durable{{ID: 1, Index: i}, {ID: 4, Index: 1}}})
+		s.Apply(0, oracle.Command{Kind: oracle.KindReserve, Durable: []oracle.Durable{{ID: 1, Index: i}, {ID: 4, Index: 1}}})
 	}
 	if m, _ := s.Member(1); m.Durable != 9 {
 		t.Errorf("durable %d, want 9", m.Durable)

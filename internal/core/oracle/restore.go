@@ -37,6 +37,9 @@ func Restored(from State, floor uint64) State {
 	if mutant.On(mutant.RestoreBelow) {
 		s.Ceiling = 0
 	}
+	if from.Timelines.Digest() != 0 {
+		s.Timelines = from.Timelines.Restored(max(floor, from.Ceiling))
+	}
 	for _, l := range from.Workers {
 		// Without a holder, and with its Start and End (see worker.go).
 		s.Workers = append(s.Workers, WorkerLease{Worker: l.Worker, Start: l.Start, End: l.End})

@@ -17,7 +17,7 @@ func TestWorkers_ClientsGetNoneOfTheMembersShare(t *testing.T) {
 	wantLeases(t, ask(s, 1, 10, 3, oracle.AnyWorker, 7000), "[0[7000,8000) 1[7000,8000) 2[7000,8000)]") // members get any
 	small := oracle.Space{TimeBits: 50, WorkerBits: 1, SequenceBits: 12}
 	q := oracle.LeaseRequest{Space: small, Session: 5, Slots: 1, Fixed: oracle.AnyWorker, From: 7000, Until: 8000}
-	o := at(7000).Apply(oracle.Command{Kind: oracle.KindLease, Lease: q})
+	o := at(7000).Apply(0, oracle.Command{Kind: oracle.KindLease, Lease: q})
 	wantLeases(t, o, "[0[7000,8000)]") // with fewer than four there is no share
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/isotone/isotone/internal/core/mutant"
+	"github.com/isotone/isotone/internal/core/timeline"
 )
 
 // State is what the cluster agrees on. It changes only by [State.Apply], [State.AddMember] and
@@ -32,6 +33,8 @@ type State struct {
 	// Interval is how long the limits of the cluster clock may be that leaders of the present term and of
 	// earlier ones have told, in nanoseconds; 0: none of them runs (I14).
 	Interval uint64
+	// Timelines are the orders beside the default one. Empty below levelTimelines.
+	Timelines timeline.Table
 }
 
 // Member is the record of one member of the cluster.
@@ -79,9 +82,9 @@ func (s *State) find(id uint64) (int, bool) {
 	return slices.BinarySearchFunc(s.Members, id, func(m Member, id uint64) int { return cmp.Compare(m.ID, id) })
 }
 
-// Apply applies one committed command. The outcome is zero unless its kind is KindLease or KindRevoke. Apply
+// Apply applies the committed command at a log index. The outcome is zero unless its kind is KindLease, KindRevoke or KindTimeline. Apply
 // panics if the kind is unknown and not optional, which DecodeCommand never returns.
-func (s *State) Apply(c Command) Outcome {
+func (s *State) Apply(index uint64, c Command) Outcome {
 	switch c.Kind {
 	case KindReserve:
 		s.reserve(c)
@@ -101,6 +104,8 @@ func (s *State) Apply(c Command) Outcome {
 		return s.revoke(c.Revoke)
 	case KindInterval:
 		s.Interval = c.Interval
+	case KindTimeline:
+		return Outcome{Timelines: s.Timelines.Apply(index, c.Timeline, s.isProcess)}
 	default:
 		if c.Kind < kindOptional {
 			panic("oracle: a command of unknown kind passed its decoder")
@@ -109,10 +114,19 @@ func (s *State) Apply(c Command) Outcome {
 	return Outcome{}
 }
 
+// isProcess reports whether a session is that of a member's process on record.
+func (s *State) isProcess(id, session uint64) bool {
+	m, ok := s.Member(id)
+	return ok && m.Session == session
+}
+
 // reserve raises the ceiling to the target, and by at least one nanosecond, so that a new
 // leader has time to issue from even if it proposed before it had applied a higher ceiling of
 // an earlier term.
 func (s *State) reserve(c Command) {
+	if s.Level >= levelTimelines {
+		s.Timelines.Reserve(c.Target)
+	}
 	if s.Ceiling < CeilingMax {
 		s.Ceiling = mutant.Pick(mutant.CeilingSinks, c.Target, max(s.Ceiling+1, min(c.Target, CeilingMax)))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/mutant"
+	"github.com/isotone/isotone/internal/core/timeline"
 )
 
 // Worker leases (I9; docs/decisions/0006-worker-leases.md). A lease is the right of one
@@ -220,12 +221,14 @@ func (r *LeaseRefusal) Err() *isotone.Error {
 	}
 }
 
-// Outcome is the outcome of a KindLease or KindRevoke.
+// Outcome is the outcome of a KindLease, KindRevoke or KindTimeline.
 type Outcome struct {
 	// Leases are those granted or renewed, by slot, or the one that is revoked.
 	Leases []WorkerLease
 	// Refusal says why slots are missing, or why nothing is revoked; else nil.
 	Refusal *LeaseRefusal
+	// Timelines are what [timeline.Table.Apply] returned.
+	Timelines []timeline.Refusal
 }
 
 // lease applies a request for workers.

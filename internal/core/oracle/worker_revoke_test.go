@@ -10,7 +10,7 @@ import (
 )
 
 func revoke(s *oracle.State, worker uint16, start uint64) oracle.Outcome {
-	return s.Apply(oracle.Command{Kind: oracle.KindRevoke, Revoke: oracle.Revocation{Worker: worker, Start: start}})
+	return s.Apply(0, oracle.Command{Kind: oracle.KindRevoke, Revoke: oracle.Revocation{Worker: worker, Start: start}})
 }
 
 func TestRevoke_TheLeaseKeepsItsEndAndIsNotRenewed(t *testing.T) {

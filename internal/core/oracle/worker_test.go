@@ -30,24 +30,24 @@ func at(ms uint64) *oracle.State {
 
 // boot records that a member runs with a session.
 func boot(s *oracle.State, id, boot, session uint64) {
-	s.Apply(oracle.Command{Kind: oracle.KindRegister, Member: oracle.Member{ID: id, Incarnation: id, Boot: boot, Session: session}})
+	s.Apply(0, oracle.Command{Kind: oracle.KindRegister, Member: oracle.Member{ID: id, Incarnation: id, Boot: boot, Session: session}})
 }
 
 // pass raises the ceiling to a time in milliseconds.
 func pass(s *oracle.State, ms uint64) {
-	s.Apply(oracle.Command{Kind: oracle.KindReserve, Target: ms * 1e6})
+	s.Apply(0, oracle.Command{Kind: oracle.KindReserve, Target: ms * 1e6})
 }
 
 // ask asks for workers from a time on, for a second.
 func ask(s *oracle.State, node, session uint64, slots uint8, fixed int, from uint64) oracle.Outcome {
-	return s.Apply(oracle.Command{Kind: oracle.KindLease, Lease: oracle.LeaseRequest{
+	return s.Apply(0, oracle.Command{Kind: oracle.KindLease, Lease: oracle.LeaseRequest{
 		Space: space, Node: node, Session: session, Slots: slots, Fixed: fixed, From: from, Until: from + 1000,
 	}})
 }
 
 // giveBack gives one lease back that was used before next.
 func giveBack(s *oracle.State, l oracle.WorkerLease, next uint64) {
-	s.Apply(oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{
+	s.Apply(0, oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{
 		Node: l.Node, Session: l.Session, Used: []oracle.Used{{Worker: l.Worker, Start: l.Start, Next: next}},
 	}})
 }
@@ -197,10 +197,10 @@ func TestWorkers_AClusterHasOneIDSpace(t *testing.T) {
 	other := space
 	other.Epoch = 1
 	q := oracle.LeaseRequest{Space: other, Node: 1, Session: 10, Slots: 1, Fixed: oracle.AnyWorker, From: 1 << 50, Until: 1<<50 + 1}
-	s.Apply(oracle.Command{Kind: oracle.KindLease, Lease: q}) // is refused, and names no space
+	s.Apply(0, oracle.Command{Kind: oracle.KindLease, Lease: q}) // is refused, and names no space
 	ask(s, 1, 10, 1, oracle.AnyWorker, 5000)
 	q.From, q.Until = 5000, 6000
-	r := wantRefusal(t, s.Apply(oracle.Command{Kind: oracle.KindLease, Lease: q}), oracle.LeaseSpace, isotone.CodeInvalidArgument)
+	r := wantRefusal(t, s.Apply(0, oracle.Command{Kind: oracle.KindLease, Lease: q}), oracle.LeaseSpace, isotone.CodeInvalidArgument)
 	if r.Space != space || s.Space != space {
 		t.Errorf("the space is %+v, the refusal says %+v", s.Space, r.Space)
 	}
@@ -212,18 +212,18 @@ func TestWorkers_NoneBeginsWhereTheTimeBitsEnd(t *testing.T) {
 		Node:  1, Session: 10, Slots: 1, Fixed: oracle.AnyWorker, From: 5023, Until: 9000,
 	}
 	s := at(5000)
-	o := s.Apply(oracle.Command{Kind: oracle.KindLease, Lease: q})
+	o := s.Apply(0, oracle.Command{Kind: oracle.KindLease, Lease: q})
 	wantLeases(t, o, "[0[5023,9000)]")
 	giveBack(s, o.Leases[0], 5024)
 	q.Fixed = 0 // would begin at 5024, the first millisecond that 10 bits cannot hold
-	r := wantRefusal(t, s.Apply(oracle.Command{Kind: oracle.KindLease, Lease: q}), oracle.LeaseTimeOver, isotone.CodeClock)
+	r := wantRefusal(t, s.Apply(0, oracle.Command{Kind: oracle.KindLease, Lease: q}), oracle.LeaseTimeOver, isotone.CodeClock)
 	if r.Space != q.Space {
 		t.Errorf("refused: %+v", r)
 	}
 	q.From, q.Fixed = 5024, oracle.AnyWorker
-	wantRefusal(t, s.Apply(oracle.Command{Kind: oracle.KindLease, Lease: q}), oracle.LeaseTimeOver, isotone.CodeClock)
+	wantRefusal(t, s.Apply(0, oracle.Command{Kind: oracle.KindLease, Lease: q}), oracle.LeaseTimeOver, isotone.CodeClock)
 	q.Space.TimeBits, q.Space.SequenceBits, q.From, q.Until = 60, 0, 5024, 9000
-	wantLeases(t, at(5000).Apply(oracle.Command{Kind: oracle.KindLease, Lease: q}), "[0[5024,9000)]")
+	wantLeases(t, at(5000).Apply(0, oracle.Command{Kind: oracle.KindLease, Lease: q}), "[0[5024,9000)]")
 }
 
 func TestWorkers_NoneIsGrantedWhenAllAreHeld(t *testing.T) {
@@ -275,7 +275,7 @@ func TestWorkers_ABadRequestChangesNothing(t *testing.T) {
 			s, q := at(5000), good
 			before := s.Append(nil)
 			spoil(&q)
-			wantRefusal(t, s.Apply(oracle.Command{Kind: oracle.KindLease, Lease: q}), oracle.LeaseMalformed, isotone.CodeInvalidArgument)
+			wantRefusal(t, s.Apply(0, oracle.Command{Kind: oracle.KindLease, Lease: q}), oracle.LeaseMalformed, isotone.CodeInvalidArgument)
 			if !slices.Equal(before, s.Append(nil)) {
 				t.Error("the state changed")
 			}
@@ -311,7 +311,7 @@ func TestWorkers_NoMillisecondIsUsedTwice(t *testing.T) {
 		var grants []*grant
 		var sent []oracle.Command
 		apply := func(c oracle.Command) {
-			for _, l := range s.Apply(c).Leases {
+			for _, l := range s.Apply(0, c).Leases {
 				i := slices.IndexFunc(grants, func(g *grant) bool { return g.Worker == l.Worker && g.Start == l.Start })
 				if i >= 0 {
 					if c.Kind == oracle.KindLease && revoked[[2]uint64{uint64(l.Worker), l.Start}] {

@@ -332,7 +332,7 @@ func stateIn(t *testing.T, found storage.Recovered) oracle.State {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Apply(c)
+		s.Apply(0, c)
 	}
 	return s
 }

@@ -214,7 +214,7 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 		return err
 	}
 	floor := r.state.Ceiling
-	outcome := r.state.Apply(c)
+	outcome := r.state.Apply(e.GetIndex(), c)
 	r.mutateApplied(c)
 	switch c.Kind {
 	case oracle.KindReserve:

@@ -134,9 +134,9 @@ func applyOffline(newest uint64, state *oracle.State, e *raftpb.Entry, committed
 		case c.Kind == oracle.KindInterval:
 			// This node may know less of what is committed than the others: limits may run, or longer ones.
 			c.Interval = max(c.Interval, state.Interval)
-			state.Apply(c)
+			state.Apply(e.GetIndex(), c)
 		case c.Kind == oracle.KindReserve || c.Kind == oracle.KindFloor || committed:
-			state.Apply(c)
+			state.Apply(e.GetIndex(), c)
 		}
 	case e.GetType() == raftpb.EntryConfChangeV2 && committed:
 		cc := &raftpb.ConfChangeV2{}

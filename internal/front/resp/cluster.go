@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/front"
 )
 
 // This file presents the members as a Redis cluster of one shard: the leader is its primary
 // and owns all slots, the others are its replicas.
 
-const slots = 16384
+const slots = timeline.Slots
 
 // node is a member as clients reach it.
 type node struct {
@@ -205,23 +206,12 @@ func clusterIDLine(status *front.Status) string {
 	return fieldClusterID + ":" + isotone.ClusterID(status.ClusterID).String()
 }
 
-// slotOf returns the slot of a key: CRC-16 (XMODEM) of the key, or of what is between
-// its first braces if that is not empty.
+// slotOf returns the slot of a key: that of the key, or of what is between its first braces if that is not empty.
 func slotOf(key []byte) uint16 {
 	if open := bytes.IndexByte(key, '{'); open >= 0 {
 		if length := bytes.IndexByte(key[open+1:], '}'); length > 0 {
 			key = key[open+1 : open+1+length]
 		}
 	}
-	var crc uint16
-	for _, b := range key {
-		crc ^= uint16(b) << 8
-		for range 8 {
-			high := crc&0x8000 != 0
-			if crc <<= 1; high {
-				crc ^= 0x1021
-			}
-		}
-	}
-	return crc % slots
+	return timeline.Slot(key)
 }

@@ -1,0 +1,104 @@
+package oracle_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/timeline"
+)
+
+const levelTimelines = oracle.LevelNewest + 1
+
+// withTimelines returns a state in which a timeline was created at index 7, beside as many as a section of a snapshot does not hold.
+func withTimelines(t *testing.T) oracle.State {
+	t.Helper()
+	s := oracle.State{Level: levelTimelines, ClusterID: 7}
+	s.AddMember(oracle.Member{ID: 1, PeerAddr: "10.0.0.1:60001", Session: 0xA1})
+	s.Apply(5, oracle.Command{Kind: oracle.KindReserve, Target: 1000})
+	create := func(index uint64, names ...string) {
+		c := timeline.Command{Kind: timeline.KindCreate}
+		for _, name := range names {
+			c.Creations = append(c.Creations, timeline.Creation{Name: name})
+		}
+		for _, outcome := range s.Apply(index, oracle.Command{Kind: oracle.KindTimeline, Timeline: c}).Timelines {
+			if outcome != timeline.Done {
+				t.Fatalf("%d: %v", index, outcome)
+			}
+		}
+	}
+	create(7, "orders")
+	for i := range uint64(20) {
+		var batch []string
+		for j := range timeline.CreationsMax {
+			batch = append(batch, fmt.Sprintf("tenant-%d/orders-%d", i, j))
+		}
+		create(8+i, batch...)
+	}
+	return s
+}
+
+func TestState_HasTimelines(t *testing.T) {
+	s := withTimelines(t)
+	grant := func(index, session uint64) timeline.Refusal {
+		return s.Apply(index, oracle.Command{Kind: oracle.KindTimeline, Timeline: timeline.Command{Kind: timeline.KindGrant, Grants: []timeline.Grant{
+			{Group: timeline.GroupOf("orders"), Member: 1, Session: session},
+		}}}).Timelines[0]
+	}
+	if got := grant(50, 0xA2); got != timeline.NoMember {
+		t.Errorf("granted to a process that is not on record: %v", got)
+	}
+	if got := grant(51, 0xA1); got != timeline.Done {
+		t.Errorf("granted: %v", got)
+	}
+	have, _ := s.Timelines.Timeline("orders")
+	base, ceiling, ok := s.Timelines.Bounds("orders")
+	if have.ID != 7 || !ok || base < 1000 || ceiling <= base || s.Ceiling != 1000 {
+		t.Errorf("%+v issues from %d to %d, %v; the default order to %d", have, base, ceiling, ok, s.Ceiling)
+	}
+
+	b := s.Append(nil)
+	again, err := oracle.DecodeState(b)
+	if err != nil || again.Digest() != s.Digest() || !bytes.Equal(again.Append(nil), b) || again.Timelines.Len() != s.Timelines.Len() {
+		t.Errorf("a snapshot of %d bytes is read as another, with %d timelines: %v", len(b), again.Timelines.Len(), err)
+	}
+	before := s.Digest()
+	s.Apply(52, oracle.Command{Kind: oracle.KindTimeline, Timeline: timeline.Command{Kind: timeline.KindDelete, Name: "orders"}})
+	if s.Digest() == before {
+		t.Error("the digest does not tell a timeline that was deleted")
+	}
+}
+
+// TestState_BelowTheirLevelThereAreNoTimelines: a version that knows none has the same state, in the same bytes.
+func TestState_BelowTheirLevelThereAreNoTimelines(t *testing.T) {
+	c := oracle.Command{Kind: oracle.KindTimeline, Timeline: timeline.Command{Kind: timeline.KindDelete, Name: "a"}}
+	if got := oracle.LevelOf(c); got != levelTimelines {
+		t.Errorf("a command for timelines needs level %d", got)
+	}
+	for level, want := range map[uint64]uint64{0: 0, levelTimelines - 1: 0, levelTimelines: 1000} {
+		s := oracle.State{Level: level}
+		s.Apply(5, oracle.Command{Kind: oracle.KindReserve, Target: 1000})
+		if s.Timelines.Ceiling != want {
+			t.Errorf("at level %d timelines have the ceiling %d, want %d", level, s.Timelines.Ceiling, want)
+		}
+	}
+}
+
+// TestRestored_TimelinesBeginAboveTheFloor (I13).
+func TestRestored_TimelinesBeginAboveTheFloor(t *testing.T) {
+	s := withTimelines(t)
+	restored := oracle.Restored(s, 5000)
+	restored.Level = levelTimelines
+	if _, _, ok := restored.Timelines.Bounds("orders"); ok {
+		t.Error("there are timestamps before the first reservation")
+	}
+	restored.Apply(1, oracle.Command{Kind: oracle.KindReserve, Target: 1000})
+	base, _, ok := restored.Timelines.Bounds("orders")
+	if !ok || base < 5000 || restored.Timelines.Len() != s.Timelines.Len() {
+		t.Errorf("%d timelines, orders from %d on, %v", restored.Timelines.Len(), base, ok)
+	}
+	if none := oracle.Restored(oracle.State{}, 5000); none.Timelines.Digest() != 0 {
+		t.Error("a cluster without timelines has a table of them after it was restored")
+	}
+}

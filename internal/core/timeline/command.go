@@ -1,0 +1,102 @@
+package timeline
+
+// Kind is the kind of a [Command]. The values are part of the log format.
+type Kind uint8
+
+const (
+	// KindGrant makes processes owners of groups, and raises the shared ceiling to Target.
+	KindGrant Kind = 1
+	// KindCreate creates timelines.
+	KindCreate Kind = 2
+	// KindDelete deletes the timeline Name.
+	KindDelete Kind = 3
+	// KindMove puts the timeline Name into Group.
+	KindMove Kind = 4
+	// KindFloor has the timeline Name issue above Time.
+	KindFloor Kind = 5
+	// KindSeal ends the timeline Name: its name stays, and it issues no timestamps any more.
+	KindSeal Kind = 6
+	// KindQuota sets the quota of the timeline Name.
+	KindQuota Kind = 7
+	// KindMake makes Group, or sets which nodes it prefers.
+	KindMake Kind = 8
+	// KindDrop removes Group, which has no timelines and was made by an operator.
+	KindDrop Kind = 9
+	// KindLeaseOn allows the owner of Group since Grant to answer by a lease.
+	KindLeaseOn Kind = 10
+	// KindLeaseOff ends that; the lease is the one since Lease. Only that owner proposes it, once it has stopped and no answer of
+	// an earlier owner can be out any more.
+	KindLeaseOff Kind = 11
+)
+
+const (
+	// GrantsMax and CreationsMax bound the parts of one command.
+	GrantsMax    = GroupsMax
+	CreationsMax = 256
+)
+
+// Command is one replicated change of the table. Only the fields of its kind count and are encoded.
+type Command struct {
+	Kind      Kind
+	Grants    []Grant
+	Target    uint64 // in unix nanoseconds
+	Creations []Creation
+
+	// Name names a timeline, and ID is its ID: a command that comes late does not meet another timeline of that name. 0: whichever there is.
+	Name  string
+	ID    uint64
+	Group string
+	Time  uint64 // in unix nanoseconds
+	Quota Quota
+	// Prefer has at most PreferMax nodes.
+	Prefer []uint64
+	// Grant and Lease are those of the group: one that comes late does not meet another tenure or lease.
+	Grant, Lease uint64
+}
+
+// Grant makes a process the owner of a group, if its tenure is the one that it replaces.
+type Grant struct {
+	Group           string
+	Member, Session uint64
+	Replaces        uint64 // Group.Grant
+}
+
+// Creation creates a timeline.
+type Creation struct {
+	Name string
+	// Group is its group; "" stands for GroupOf(Name).
+	Group string
+	// Above is a time, in unix nanoseconds, that all its timestamps are above: for what another system has issued. 0: none.
+	Above uint64
+	Quota Quota
+}
+
+// Refusal says why a command, or a part of one, changes nothing.
+type Refusal uint8
+
+const (
+	// Done: it is applied.
+	Done Refusal = iota
+	// NotFound: there is no such timeline, or it has another ID.
+	NotFound
+	// NoGroup: there is no such group.
+	NoGroup
+	// Exists: there is such a timeline.
+	Exists
+	// Sealed: the timeline is sealed.
+	Sealed
+	// Leased: the owner of the group may answer by a lease, which has to end first.
+	Leased
+	// Superseded: the group has another tenure or another lease by now.
+	Superseded
+	// NoMember: the process that would own a group is not that of a member.
+	NoMember
+	// Full: there are as many timelines, groups, or ceilings of deleted timelines as there may be.
+	Full
+	// NotEmpty: the group has timelines.
+	NotEmpty
+	// Fixed: a group of hash slots cannot be removed.
+	Fixed
+	// TooLate: the time is so near the end of all times that no timestamp would be above it.
+	TooLate
+)
