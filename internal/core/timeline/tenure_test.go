@@ -10,7 +10,7 @@ import (
 
 // cluster is a log, and replicas that have applied some of it: what they own, they issue from, however late they are.
 type cluster struct {
-	t        failer
+	t        reporter
 	rand     *rand.Rand
 	log      []timeline.Command
 	first    uint64         // index of the first entry
@@ -21,7 +21,7 @@ type cluster struct {
 	now      uint64
 }
 
-type failer interface {
+type reporter interface {
 	Fatalf(format string, args ...any)
 	Helper()
 }
@@ -46,7 +46,7 @@ var names = []string{"a", "b", "orders", "tenant-7/x"}
 
 var groups = []string{"h000", "eu", "us", timeline.GroupOf("a")}
 
-func newCluster(t failer, seed uint64) *cluster {
+func newCluster(t reporter, seed uint64) *cluster {
 	c := &cluster{t: t, rand: rand.New(rand.NewPCG(seed, 0)), history: map[string][]*tenure{}, now: 1000, first: 1}
 	for id := range uint64(3) {
 		c.replicas = append(c.replicas, &replica{id: id + 1, tenures: map[string]*tenure{}})
@@ -224,7 +224,7 @@ func (c *cluster) check() {
 }
 
 // run simulates a cluster. It returns how many tenures there were.
-func run(t failer, seed uint64) (tenures int) {
+func run(t reporter, seed uint64) (tenures int) {
 	c := newCluster(t, seed)
 	for range 2000 {
 		c.step()
