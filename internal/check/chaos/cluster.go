@@ -15,6 +15,7 @@ import (
 
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/namespace"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 const (
@@ -78,8 +79,12 @@ func NewCluster(t testing.TB, o Options) *Cluster {
 		count = 3
 	}
 	c := &Cluster{t: t, options: o, Dir: t.TempDir()}
+	addrs, err := ports.Addrs(2 * count) // the ports of clients are neighbours: those of PD_PORT are at one distance from them
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range count {
-		c.Nodes = append(c.Nodes, c.newNode(uint64(i+1)))
+		c.Nodes = append(c.Nodes, c.newNode(uint64(i+1), addrs[i], addrs[count+i]))
 	}
 	if o.Volumes || o.Network {
 		c.addHosts(o)
@@ -92,16 +97,17 @@ func NewCluster(t testing.TB, o Options) *Cluster {
 	return c
 }
 
-func (c *Cluster) newNode(id uint64) *Node {
+func (c *Cluster) newNode(id uint64, httpAddr, raftAddr string) *Node {
 	n := &Node{
-		ID:      id,
-		Dir:     filepath.Join(c.Dir, fmt.Sprintf("node%d", id)),
-		Env:     map[string]string{},
-		t:       c.t,
-		Binary:  c.options.Binary,
-		logPath: filepath.Join(c.Dir, fmt.Sprintf("node%d.log", id)),
+		ID:       id,
+		HTTPAddr: httpAddr,
+		RaftAddr: raftAddr,
+		Dir:      filepath.Join(c.Dir, fmt.Sprintf("node%d", id)),
+		Env:      map[string]string{},
+		t:        c.t,
+		Binary:   c.options.Binary,
+		logPath:  filepath.Join(c.Dir, fmt.Sprintf("node%d.log", id)),
 	}
-	n.move()
 	maps.Copy(n.Env, c.options.Env)
 	if c.options.FaultSteps {
 		n.Env["ISOTONE_FAULT_STEP"] = c.stepFile()

@@ -17,7 +17,8 @@ import (
 // start it.
 func (c *Cluster) Joiner() *Node {
 	c.t.Helper()
-	n := c.newNode(uint64(len(c.Nodes) + 1))
+	n := c.newNode(uint64(len(c.Nodes)+1), "", "")
+	n.move()
 	c.Nodes = append(c.Nodes, n)
 	c.SetJoin(n)
 	return n
