@@ -80,7 +80,7 @@ var mutants = []mutant{
 	{"the later bound is of when the answer came", "internal/core/interval/interval.go", "latest: r.Latest, latestAt: sent.Lo,", "latest: r.Latest, latestAt: received.Hi,", "an-answer-that-is-slow"},
 	{"the earlier bound is of when the question left", "internal/core/interval/interval.go", "earliest: r.Earliest, earliestAt: received.Hi,", "earliest: r.Earliest, earliestAt: sent.Lo,", "a-question-that-is-slow"},
 	{"limits are ignored", "internal/core/interval/interval.go", "	good = latest <= e.limit\n", "	good = true\n", "a-clock-past-its-limit"},
-	{"readings of earlier terms count", "internal/core/interval/interval.go", "	if r.Term < e.term && ", "	if false && ", "a-later-term"},
+	{"readings of earlier terms count", "internal/core/interval/interval.go", "	if r.Term < e.term && ", "	if false && ", "an-earlier-term"},
 	{"contradictions go unnoticed", "internal/core/interval/interval.go", "		*e = Estimate{}\n		return false\n", "		*e = Estimate{}\n		return true\n", "readings-that-contradict-each-other"},
 	{"contradictions are forgotten after a second", "internal/core/interval/rate.go", "RateWindow = 10 * time.Second", "RateWindow = time.Second", "readings-that-contradict-each-other"},
 	{"any reading is the answer", "client/clock_ask.go", "		if got == nonce {\n", "		if got == nonce || true {\n", "answers-to-other-questions"},
