@@ -30,9 +30,9 @@ func FakeResolver(t *testing.T) {
 				continue
 			}
 			m.Response, m.Authoritative, m.Additionals = true, true, nil
-			q := m.Questions[0]
-			header := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1}
-			switch q.Type {
+			asked := m.Questions[0]
+			header := dnsmessage.ResourceHeader{Name: asked.Name, Type: asked.Type, Class: asked.Class, TTL: 1}
+			switch asked.Type {
 			case dnsmessage.TypeA:
 				m.Answers = []dnsmessage.Resource{{Header: header, Body: &dnsmessage.AResource{A: [4]byte{169, 254, 169, 254}}}}
 			case dnsmessage.TypeSRV:
@@ -44,9 +44,44 @@ func FakeResolver(t *testing.T) {
 			}
 		}
 	})
+	q := &questions{to: conn.LocalAddr().String()}
 	before := net.DefaultResolver
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", conn.LocalAddr().String())
-	}}
-	t.Cleanup(func() { net.DefaultResolver = before; _ = conn.Close(); served.Wait() })
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: q.dial}
+	t.Cleanup(func() {
+		net.DefaultResolver = before
+		q.end()
+		_ = conn.Close()
+		served.Wait()
+	})
+}
+
+// questions are the connections of a resolver. A driver that is closed leaves lookups behind, which go on until they have an answer or
+// no connection; otherwise they would wait for five seconds.
+type questions struct {
+	to    string
+	mu    sync.Mutex
+	conns []net.Conn
+	ended bool
+}
+
+func (q *questions) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ended {
+		return nil, net.ErrClosed
+	}
+	c, err := new(net.Dialer).DialContext(ctx, "udp", q.to)
+	if err == nil {
+		q.conns = append(q.conns, c)
+	}
+	return c, err
+}
+
+func (q *questions) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended = true
+	for _, c := range q.conns {
+		_ = c.Close()
+	}
 }
