@@ -26,7 +26,7 @@ const (
 // Denied returns why clocks cannot be set here, or "".
 var Denied = sync.OnceValue(func() string {
 	err := try()
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrBusy) { // then it is a matter of time
 		return err.Error()
 	}
 	return ""
