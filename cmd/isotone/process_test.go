@@ -137,7 +137,7 @@ func (p *process) ended() error {
 	}
 }
 
-// ready waits until the node answers that it is.
+// ready waits until the node answers timestamps, and IDs if it makes any: it leases its workers just after becoming ready.
 func (p *process) ready() {
 	p.t.Helper()
 	select {
@@ -148,6 +148,9 @@ func (p *process) ready() {
 		p.t.Fatalf("node %d waits: %s", p.s.NodeID, p.log.String())
 	}
 	p.says("/ready", 200, "")
+	if p.s.SnowflakeLease > 0 {
+		p.says("/ready/ids", 200, "")
+	}
 }
 
 // says waits for an answer of the node.

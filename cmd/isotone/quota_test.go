@@ -90,11 +90,12 @@ func TestQuota_AUserHasOneLimitInTheCluster(t *testing.T) {
 	for served < seconds*rate {
 		<-pace.C
 		for i, c := range conns {
-			switch status, _, body := c.Ask("/api/snowflake", rig.Bearer("u", rig.Secret)); status {
-			case http.StatusOK:
+			switch status, _, body := c.Ask("/api/snowflake", rig.Bearer("u", rig.Secret)); {
+			case status == http.StatusOK:
 				served++
 				by[i]++
-			case http.StatusTooManyRequests:
+			case status == http.StatusTooManyRequests:
+			case strings.Contains(body, `"no_worker"`) && time.Since(start) < await.Timeout: // on a busy machine a lease may end before it is renewed
 			default:
 				t.Fatalf("node %d: %d %s", i+1, status, body)
 			}

@@ -76,9 +76,10 @@ func TestWorkers_AreListedAndRevoked(t *testing.T) {
 		_, held := leaseOf(l, own.Worker)
 		return !held && l.Workers[0].NodeID == 1
 	})
-	if status, body := rig.Fetch(t, "http://"+addr+"/api/snowflake"); status != http.StatusOK {
-		t.Errorf("an ID: %d, %s", status, body)
-	}
+	await.Done(t, await.Timeout, func() (bool, string) { // the leader may know of the lease before the node does
+		status, body := rig.Fetch(t, "http://"+addr+"/api/snowflake")
+		return status == http.StatusOK, fmt.Sprintf("an ID: %d, %s", status, body)
+	})
 }
 
 // TestWorkers_AreForOperators by every door.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 	"github.com/isotone/isotone/snowflake"
@@ -81,10 +82,11 @@ func (l *idLog) generate(t *testing.T, c *chaos.Cluster, name string) {
 func (l *idLog) nodeIDs(t *testing.T, c *chaos.Cluster) (smallest int64) {
 	t.Helper()
 	for _, n := range c.Nodes {
-		a := trial.Get(t, n, "/api/snowflake?n=20")
-		if a.Status != 200 {
-			t.Fatalf("node %d answered %d %s", n.ID, a.Status, a.Body)
-		}
+		var a *chaos.Answer
+		await.Done(t, chaos.ReadyTimeout, func() (bool, string) { // a node leases its workers just after becoming ready
+			a = trial.Get(t, n, "/api/snowflake?n=20")
+			return a.Status == 200, fmt.Sprintf("node %d answered %d %s", n.ID, a.Status, a.Body)
+		})
 		for line := range strings.SplitSeq(string(a.Body), "\n") {
 			id, err := strconv.ParseInt(line, 10, 64)
 			if err != nil {
