@@ -185,6 +185,10 @@ const (
 
 	// Each of the following lacks one rule that refuses something. All of them are directed.
 
+	OwnWithoutSession       // T1: a process goes on with the timelines of its node's former process
+	OwnUngranted            // T1: a leader issues timestamps of a timeline before it is granted its group
+	BaseOnce                // T2: an owner compares with the base of a timeline only when it first issues
+	IssueSealed             // T11: a sealed timeline goes on
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
 	UnrefusedSecond         // liveness: a second change is proposed while one is under way
 	UnrefusedInJoint        // liveness: a change is proposed between the two configurations of another

@@ -63,6 +63,7 @@ type Command struct {
 	Target   uint64           // KindReserve: proposed ceiling, KindFloor: floor; unix nanoseconds
 	Durable  []Durable        // KindReserve: at most MembersMax
 	Digest   Digest           // KindReserve: the proposer's; zero for none
+	Shared   uint64           // KindReserve: proposed ceiling of timelines, unix nanoseconds; 0: none. Needs levelTimelines
 	Member   Member           // KindRegister: Durable is ignored, PeerAddr may be empty; KindUpdate: ID, PeerAddr, ClientAddr
 	Level    uint64           // KindLevel
 	Lease    LeaseRequest     // KindLease
@@ -92,6 +93,9 @@ func (c Command) Append(b []byte) []byte {
 		}
 		if c.Digest != (Digest{}) {
 			b = appendSection(b, sectionDigest, appendU64(appendU64(nil, c.Digest.Index), c.Digest.Sum))
+		}
+		if c.Shared > 0 {
+			b = appendSection(b, sectionShared, appendU64(nil, c.Shared))
 		}
 	case KindRegister:
 		b = c.Member.appendSections(c.Member.append(b))
@@ -131,10 +135,15 @@ func DecodeCommand(b []byte) (Command, error) {
 			}
 		}
 		d.sections(func(section byte, value *decoder) bool {
-			if section == sectionDigest {
+			switch section {
+			case sectionDigest:
 				c.Digest = Digest{Index: value.u64(), Sum: value.u64()}
+			case sectionShared:
+				c.Shared = value.u64()
+			default:
+				return false
 			}
-			return section == sectionDigest
+			return true
 		})
 	case KindRegister:
 		c.Member = d.member()

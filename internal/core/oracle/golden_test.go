@@ -10,6 +10,7 @@ import (
 
 	"github.com/isotone/isotone/internal/check/golden"
 	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/timeline"
 )
 
 // The golden set has every command, snapshot and member record that a version ever
@@ -74,6 +75,24 @@ func goldenCommands() map[string]oracle.Command {
 		"revoke-max":      {Kind: oracle.KindRevoke, Revoke: oracle.Revocation{Worker: math.MaxUint16, Start: math.MaxUint64}},
 		"floor":           {Kind: oracle.KindFloor, Target: goldenTime * 1e6},
 		"release-nothing": {Kind: oracle.KindRelease, Release: oracle.Release{Session: 0xC1}},
+		"reserve-shared":  {Kind: oracle.KindReserve, Target: goldenTime * 1e6, Digest: oracle.Digest{Index: 399, Sum: 0xD1}, Shared: goldenTime*1e6 - 1},
+	}
+	for name, c := range map[string]timeline.Command{
+		"grant": {Kind: timeline.KindGrant, Target: goldenTime * 1e6, Grants: []timeline.Grant{{Group: "h001", Member: 1, Session: 0xA1}, {Group: "eu", Member: 2, Session: 0xA2, Replaces: 40}}},
+		"create": {Kind: timeline.KindCreate, Target: goldenTime * 1e6, Creations: []timeline.Creation{
+			{Name: "orders"}, {Name: "tenant-7/orders", Group: "eu", Above: goldenTime * 1e6, Quota: timeline.Quota{Requests: 100, Timestamps: 1000}},
+		}},
+		"delete":    {Kind: timeline.KindDelete, Name: "orders", ID: 41},
+		"move":      {Kind: timeline.KindMove, Name: "orders", Group: "eu"},
+		"floor":     {Kind: timeline.KindFloor, Name: "orders", Time: goldenTime * 1e6},
+		"seal":      {Kind: timeline.KindSeal, Name: "orders"},
+		"quota":     {Kind: timeline.KindQuota, Name: "orders", Quota: timeline.Quota{Requests: 1}},
+		"make":      {Kind: timeline.KindMake, Group: "eu", Prefer: []uint64{3, 1}},
+		"drop":      {Kind: timeline.KindDrop, Group: "eu"},
+		"lease-on":  {Kind: timeline.KindLeaseOn, Group: "eu", Grant: 42},
+		"lease-off": {Kind: timeline.KindLeaseOff, Group: "eu", Grant: 42, Lease: 43},
+	} {
+		all["timeline-"+name] = oracle.Command{Kind: oracle.KindTimeline, Timeline: c}
 	}
 	reserve := oracle.Command{Kind: oracle.KindReserve, Target: math.MaxUint64}
 	for i := range uint64(256) {

@@ -16,10 +16,10 @@ import (
 
 // LevelNewest is the newest level that this version knows. A process may be told to know the one after
 // it, as a version to come would: that is how the simulator and the tests change versions.
-const LevelNewest = 1
+const LevelNewest = 2
 
-// levelTimelines is the level that timelines will come with: the table of them is part of the state, and nothing proposes to change it yet.
-const levelTimelines = LevelNewest + 1
+// levelTimelines is the level that timelines have come with.
+const levelTimelines = 2
 
 // Sections follow the fixed part of what is written: a type byte, two bytes of length, and the value. A
 // version skips unknown types from sectionOptional on and refuses the others.
@@ -31,6 +31,7 @@ const (
 	// leader of a version that does not know it changes no address.
 	sectionConfigured = sectionOptional // of a member record: the address
 	sectionDigest     = 1               // of a reservation: index and digest, 8 bytes each
+	sectionShared     = 2               // of a reservation: 8 bytes
 	sectionRemoved    = 1               // of a snapshot: IDs, 8 bytes each
 	sectionFence      = 2               // of a snapshot: for members and for clients, 8 bytes each
 	sectionInterval   = 3               // of a snapshot: 8 bytes
@@ -50,7 +51,7 @@ type Digest struct{ Index, Sum uint64 }
 
 // LevelOf returns the level that is needed to read c.
 func LevelOf(c Command) uint64 {
-	if c.Kind == KindTimeline {
+	if c.Kind == KindTimeline || c.Shared > 0 {
 		return levelTimelines
 	}
 	return max(c.Level, 1)

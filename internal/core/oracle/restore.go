@@ -37,7 +37,7 @@ func Restored(from State, floor uint64) State {
 	if mutant.On(mutant.RestoreBelow) {
 		s.Ceiling = 0
 	}
-	if from.Timelines.Digest() != 0 {
+	if from.Level >= levelTimelines { // one may have been created after the backup
 		s.Timelines = from.Timelines.Restored(max(floor, from.Ceiling))
 	}
 	for _, l := range from.Workers {

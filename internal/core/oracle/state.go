@@ -33,7 +33,7 @@ type State struct {
 	// Interval is how long the limits of the cluster clock may be that leaders of the present term and of
 	// earlier ones have told, in nanoseconds; 0: none of them runs (I14).
 	Interval uint64
-	// Timelines are the orders beside the default one. Empty below levelTimelines.
+	// Timelines are the orders beside the default one. Zero until the first one is created.
 	Timelines timeline.Table
 }
 
@@ -124,8 +124,8 @@ func (s *State) isProcess(id, session uint64) bool {
 // leader has time to issue from even if it proposed before it had applied a higher ceiling of
 // an earlier term.
 func (s *State) reserve(c Command) {
-	if s.Level >= levelTimelines {
-		s.Timelines.Reserve(c.Target)
+	if c.Shared > 0 {
+		s.Timelines.Reserve(c.Shared)
 	}
 	if s.Ceiling < CeilingMax {
 		s.Ceiling = mutant.Pick(mutant.CeilingSinks, c.Target, max(s.Ceiling+1, min(c.Target, CeilingMax)))

@@ -9,14 +9,14 @@ import (
 	"github.com/isotone/isotone/internal/core/timeline"
 )
 
-const levelTimelines = oracle.LevelNewest + 1
+const levelTimelines = 2
 
 // withTimelines returns a state in which a timeline was created at index 7, beside as many as a section of a snapshot does not hold.
 func withTimelines(t *testing.T) oracle.State {
 	t.Helper()
 	s := oracle.State{Level: levelTimelines, ClusterID: 7}
 	s.AddMember(oracle.Member{ID: 1, PeerAddr: "10.0.0.1:60001", Session: 0xA1})
-	s.Apply(5, oracle.Command{Kind: oracle.KindReserve, Target: 1000})
+	s.Apply(5, oracle.Command{Kind: oracle.KindReserve, Target: 1000, Shared: 1000})
 	create := func(index uint64, names ...string) {
 		c := timeline.Command{Kind: timeline.KindCreate}
 		for _, name := range names {
@@ -70,17 +70,25 @@ func TestState_HasTimelines(t *testing.T) {
 	}
 }
 
-// TestState_BelowTheirLevelThereAreNoTimelines: a version that knows none has the same state, in the same bytes.
-func TestState_BelowTheirLevelThereAreNoTimelines(t *testing.T) {
-	c := oracle.Command{Kind: oracle.KindTimeline, Timeline: timeline.Command{Kind: timeline.KindDelete, Name: "a"}}
-	if got := oracle.LevelOf(c); got != levelTimelines {
-		t.Errorf("a command for timelines needs level %d", got)
-	}
-	for level, want := range map[uint64]uint64{0: 0, levelTimelines - 1: 0, levelTimelines: 1000} {
-		s := oracle.State{Level: level}
-		s.Apply(5, oracle.Command{Kind: oracle.KindReserve, Target: 1000})
-		if s.Timelines.Ceiling != want {
-			t.Errorf("at level %d timelines have the ceiling %d, want %d", level, s.Timelines.Ceiling, want)
+// TestState_WithoutTimelinesNothingIsWrittenAboutThem: a cluster that never had one has the state of a version that knows none.
+func TestState_WithoutTimelinesNothingIsWrittenAboutThem(t *testing.T) {
+	deletes := oracle.Command{Kind: oracle.KindTimeline, Timeline: timeline.Command{Kind: timeline.KindDelete, Name: "a"}}
+	for _, c := range []struct {
+		command oracle.Command
+		level   uint64
+		ceiling uint64
+	}{
+		{oracle.Command{Kind: oracle.KindReserve, Target: 1000}, 1, 0},
+		{oracle.Command{Kind: oracle.KindReserve, Target: 1000, Shared: 900}, levelTimelines, 900},
+		{deletes, levelTimelines, 0},
+	} {
+		if got := oracle.LevelOf(c.command); got != c.level {
+			t.Errorf("%+v needs level %d, want %d", c.command, got, c.level)
+		}
+		s := oracle.State{Level: levelTimelines}
+		s.Apply(5, c.command)
+		if s.Timelines.Ceiling != c.ceiling {
+			t.Errorf("after %+v timelines have the ceiling %d, want %d", c.command, s.Timelines.Ceiling, c.ceiling)
 		}
 	}
 }
@@ -93,12 +101,14 @@ func TestRestored_TimelinesBeginAboveTheFloor(t *testing.T) {
 	if _, _, ok := restored.Timelines.Bounds("orders"); ok {
 		t.Error("there are timestamps before the first reservation")
 	}
-	restored.Apply(1, oracle.Command{Kind: oracle.KindReserve, Target: 1000})
+	restored.Apply(1, oracle.Command{Kind: oracle.KindReserve, Target: 9000, Shared: 6000})
 	base, _, ok := restored.Timelines.Bounds("orders")
 	if !ok || base < 5000 || restored.Timelines.Len() != s.Timelines.Len() {
 		t.Errorf("%d timelines, orders from %d on, %v", restored.Timelines.Len(), base, ok)
 	}
-	if none := oracle.Restored(oracle.State{}, 5000); none.Timelines.Digest() != 0 {
-		t.Error("a cluster without timelines has a table of them after it was restored")
+	for level, want := range map[uint64]uint64{1: 0, levelTimelines: 5000} { // a timeline may have been created after the backup
+		if got := oracle.Restored(oracle.State{Level: level}, 5000).Timelines.Ceiling; got != want {
+			t.Errorf("restored at level %d, timelines created later begin at %d, want %d", level, got, want)
+		}
 	}
 }

@@ -10,11 +10,8 @@ import (
 )
 
 // Worker leases of clients, which make ids themselves (I9). A leader answers a request when
-// it is applied in the term of its proposal. Within its term a leader's entries are applied
-// in the order of their proposals and none gets lost, so the requests form a queue.
-//
-// A request may be applied although its answer failed. The client then repeats it in the
-// same session and learns which lease it holds.
+// it is applied in the term of its proposal. One that is applied although its answer failed is repeated
+// by the client in the same session, which then learns which lease it holds.
 
 // clientLeasesMax bounds the requests that are proposed and not applied. Each is a log entry;
 // a client makes one every few seconds.
@@ -54,18 +51,15 @@ type LeaseAnswer struct {
 	Err *isotone.Error
 }
 
-// clientLeases are the requests of clients in a leader's term.
+// clientLeases are the requests of clients in a leader's term. Their label is the session.
 type clientLeases struct {
-	*facts
+	proposals
 	tail *tail
-	// list has those that are proposed and not applied, in the order of their proposals.
-	list []clientLease
 }
 
-// clientLease is a request that is proposed and not applied.
-type clientLease struct {
-	token, session, arrived uint64
-	answered                bool // with ErrDeadlineExceeded
+func newClientLeases(f *facts, t *tail) clientLeases {
+	fail := func(token uint64, err *isotone.Error) { f.answerLease(LeaseAnswer{Token: token, Err: err}) }
+	return clientLeases{proposals: proposals{facts: f, fail: fail}, tail: t}
 }
 
 // request proposes a client's request, or answers it at once.
@@ -77,7 +71,7 @@ func (cl *clientLeases) request(q LeaseRequest) {
 		cl.answerLease(LeaseAnswer{Token: q.Token, Err: err})
 		return
 	}
-	cl.list = append(cl.list, clientLease{token: q.Token, session: q.Session, arrived: cl.ticks})
+	cl.add(proposal{token: q.Token, label: q.Session})
 }
 
 func (cl *clientLeases) propose(q LeaseRequest) *isotone.Error {
@@ -129,15 +123,11 @@ func (cl *clientLeases) commandApplied(term, session uint64, o oracle.Outcome) {
 	if cl.role != raft.StateLeader || term != cl.term {
 		return // the leader of that term has failed the request
 	}
-	if len(cl.list) == 0 || cl.list[0].session != session {
-		panic("replica: worker leases of clients were not applied in the order of their proposals")
-	}
-	q := cl.list[0]
-	cl.list = cl.list[1:]
-	if q.answered {
+	token, waits := cl.applied(session)
+	if !waits {
 		return
 	}
-	a := LeaseAnswer{Token: q.token}
+	a := LeaseAnswer{Token: token}
 	switch {
 	case o.Refusal != nil:
 		a.Err = o.Refusal.Err()
@@ -146,29 +136,6 @@ func (cl *clientLeases) commandApplied(term, session uint64, o oracle.Outcome) {
 		a.Worker, a.Start, a.End, a.Space = l.Worker, l.Start, l.End, cl.state.Space
 	}
 	cl.answerLease(a)
-}
-
-// expire fails requests that have waited too long. They keep their place.
-func (cl *clientLeases) expire() {
-	for i := range cl.list {
-		q := &cl.list[i]
-		if cl.ticks-q.arrived < uint64(cl.cfg.RequestTicks) {
-			return
-		}
-		if !q.answered {
-			q.answered = true
-			cl.answerLease(LeaseAnswer{Token: q.token, Err: isotone.ErrDeadlineExceeded})
-		}
-	}
-}
-
-// fail fails requests of a leadership that has ended.
-func (cl *clientLeases) fail() {
-	for _, q := range cl.list {
-		if !q.answered {
-			cl.answerLease(LeaseAnswer{Token: q.token, Err: cl.redirect()})
-		}
-	}
 }
 
 func (f *facts) answerLease(a LeaseAnswer) {

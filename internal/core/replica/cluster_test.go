@@ -57,6 +57,7 @@ type node struct {
 	// workers is how many worker leases it is to have; leases are the answers to clients.
 	workers int
 	leases  []replica.LeaseAnswer
+	altered []replica.TimelineAnswer // of timelines
 	// levelRefused is the latest refusal to raise the feature level.
 	levelRefused *isotone.Error
 }
@@ -66,6 +67,7 @@ type answered struct {
 	ranges []isotone.Range
 	u64    bool
 	moved  bool // the floor of the request has moved time
+	apart  bool // of a timeline
 }
 
 // issued returns the first and the last timestamp of each range.
@@ -266,7 +268,7 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 	}
 	for _, a := range e.Answers {
 		n.answers[a.Token].err, n.answers[a.Token].moved = a.Err, a.Moved
-		if a.Err == nil {
+		if a.Err == nil && !n.answers[a.Token].apart {
 			c.check(n.answers[a.Token])
 		}
 		n.answers[a.Token].done()
@@ -276,6 +278,7 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 	}
 	n.rounds += len(e.Rounds)
 	n.leases = append(n.leases, e.LeaseAnswers...)
+	n.altered = append(n.altered, e.TimelineAnswers...)
 	if e.Write != nil {
 		if n.flying != nil {
 			c.t.Fatalf("node %d gives out a write while another is under way", n.id)
@@ -399,7 +402,7 @@ func (c *cluster) ask64(n *node, mode isotone.ReadMode, counts ...uint64) uint64
 func (c *cluster) request(n *node, q replica.Request) uint64 {
 	c.token++
 	q.Token, q.Ranges = c.token, make([]isotone.Range, len(q.Counts))
-	n.answers[c.token] = &answered{ranges: q.Ranges, u64: q.U64}
+	n.answers[c.token] = &answered{ranges: q.Ranges, u64: q.U64, apart: q.Timeline != ""}
 	c.turn(n, &replica.Input{Requests: []replica.Request{q}})
 	return c.token
 }

@@ -13,6 +13,9 @@ import (
 // time for all of them. On an error part of the ranges is set.
 func (l *leading) issue(p *pending) (issued uint64, hold bool, failed *isotone.Error) {
 	p.short = false
+	if p.Timeline != "" {
+		return l.timelines.issue(p)
+	}
 	if hold, failed = l.passFloor(p); hold || failed != nil {
 		return 0, hold, failed
 	}

@@ -30,6 +30,7 @@ type leading struct {
 	over                    bool         // the ceiling cannot rise any more
 	changing                bool         // a membership change is proposed and not applied
 	clients                 clientLeases // see client_lease.go
+	timelines               timelines    // see timeline.go
 	clock                   clusterClock // see interval_clock.go
 }
 
@@ -38,6 +39,6 @@ func newLeading(r *Replica) leading {
 	f := &r.facts
 	return leading{
 		facts: f, clocks: &r.clocks, tail: &r.tail, digests: &r.digests, queue: &r.queue, interval: &r.interval,
-		lease: lease{facts: f}, clients: clientLeases{facts: f, tail: &r.tail}, clock: clusterClock{facts: f},
+		lease: lease{facts: f}, clients: newClientLeases(f, &r.tail), timelines: newTimelines(r), clock: clusterClock{facts: f},
 	}
 }

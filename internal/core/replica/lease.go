@@ -165,7 +165,7 @@ func (r *Replica) serveByLease(req *Request) bool {
 		return false
 	}
 	p := pending{Request: *req, clock: r.leading.arrivalClock(*req)}
-	if r.leading.advancesAlways() && !(p.U64 && r.leading.clock.runs) {
+	if r.leading.advancesAlways() && !(p.usesClock() && r.leading.clock.runs) {
 		r.leading.alloc.Advance(r.leading.axisNow())
 	}
 	issued, hold, err := r.leading.issue(&p)

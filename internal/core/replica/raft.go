@@ -118,7 +118,8 @@ func (r *Replica) observe() {
 	s.granters, s.rejecters, s.early, s.outcomeTicks = nil, nil, nil, 0
 	r.resetReads()
 	r.queue.redirectAll(r.queue.take())
-	old.clients.fail()
+	old.clients.drop()
+	old.timelines.drop()
 	r.mutateTerm(old.alloc)
 	if role == raft.StateLeader {
 		r.leaderElected()
@@ -228,6 +229,8 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 		r.effects.Changed = true
 	case oracle.KindLease, oracle.KindRelease, oracle.KindRevoke:
 		r.leaseApplied(e.GetTerm(), c, outcome)
+	case oracle.KindTimeline:
+		r.leading.timelines.commandApplied(e.GetTerm(), c.Timeline, outcome)
 	}
 	return nil
 }

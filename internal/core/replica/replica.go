@@ -146,6 +146,8 @@ type Replica struct {
 	ids        ids
 	interval   intervals
 	queue      queue
+	// allocators are those of the timelines that this process has issued timestamps of; see [timelines.open].
+	allocators map[string]*oracle.Allocator
 	// leading belongs to the present term and role.
 	leading leading
 }
@@ -194,7 +196,7 @@ func New(cfg Config) (*Replica, error) {
 	}
 	r := &Replica{
 		facts: facts{cfg: cfg, log: raft.NewMemoryStorage(), conf: &raftpb.ConfState{}, peers: map[uint64]*peerView{}},
-		queue: queue{max: cfg.QueueMax},
+		queue: queue{max: cfg.QueueMax}, allocators: map[string]*oracle.Allocator{},
 	}
 	r.interval = newIntervals(&r.cfg)
 	if cfg.LeaseMillis > 0 {

@@ -19,6 +19,7 @@ func (r *Replica) tick() {
 	r.replayVotes()
 	r.queue.expire()
 	r.leading.clients.expire()
+	r.leading.timelines.expire()
 	r.ids.maintain()
 	r.clocks.send()
 	r.interval.ask()
@@ -68,7 +69,7 @@ func (r *Replica) reserve() {
 
 // proposeReservation reports whether it could propose a higher ceiling. None is in flight.
 func (l *leading) proposeReservation() bool {
-	if !l.tail.propose(oracle.Command{Kind: oracle.KindReserve, Target: l.target(), Durable: l.durableIndexes(), Digest: l.digests.latest()}) {
+	if !l.tail.propose(oracle.Command{Kind: oracle.KindReserve, Target: l.target(), Shared: l.timelines.shared(), Durable: l.durableIndexes(), Digest: l.digests.latest()}) {
 		return false
 	}
 	l.reserving, l.reservingSince, l.changeSeen = true, l.ticks, l.changedAt

@@ -153,15 +153,18 @@ func (q *queue) end(rounds []round) {
 // haveOthers reports whether rounds have requests for timestamps that are not of 64 bits.
 func haveOthers(rounds []round) bool {
 	return slices.ContainsFunc(rounds, func(rd round) bool {
-		return slices.ContainsFunc(rd.requests, func(p pending) bool { return !p.U64 })
+		return slices.ContainsFunc(rd.requests, func(p pending) bool { return !p.usesClock() })
 	})
 }
 
-// serveAll answers the requests of confirmed rounds for one form of timestamps.
+// usesClock reports whether it is for 64-bit timestamps of the default order: those of a timeline do not follow the cluster clock.
+func (p *pending) usesClock() bool { return p.U64 && p.Timeline == "" }
+
+// serveAll answers the requests of confirmed rounds that use the cluster clock, or the others.
 func (l *leading) serveAll(rounds []round, u64 bool) {
 	for i := range rounds {
 		for j := range rounds[i].requests {
-			if p := &rounds[i].requests[j]; p.U64 == u64 {
+			if p := &rounds[i].requests[j]; p.usesClock() == u64 {
 				l.serve(p, &rounds[i].served)
 			}
 		}

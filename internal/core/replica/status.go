@@ -7,6 +7,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -108,7 +109,7 @@ type Queue struct {
 
 // Queues returns all queues that input can make longer, none ever longer than its bound. It allocates
 // nothing: the simulator asks after each step.
-func (r *Replica) Queues() [9]Queue {
+func (r *Replica) Queues() [10]Queue {
 	responses := 0
 	for _, w := range []*Write{r.tail.inFlight, r.tail.collecting} {
 		if w != nil {
@@ -119,6 +120,7 @@ func (r *Replica) Queues() [9]Queue {
 		{"requests", r.queue.size, r.queue.max},
 		{"rounds", len(r.queue.rounds), roundsMax},
 		{"worker leases of clients", len(r.leading.clients.list), clientLeasesMax},
+		{"commands of timelines", len(r.leading.timelines.list), timelineCommandsMax},
 		{"worker leases given back", len(r.ids.releasing), oracle.SlotsMax},
 		{"entries not on disk", r.tail.unwritten(), unwrittenEntriesMax},
 		{"messages that wait for the disk", responses, responseKinds * oracle.MembersMax},
@@ -177,6 +179,9 @@ func (r *Replica) Space() oracle.Space { return r.state.Space }
 // WorkersLeased returns how many of the cluster's workers are not free at the given unix
 // millisecond, and how many there are; 0 and 0 before the first lease.
 func (r *Replica) WorkersLeased(now uint64) (leased, limit int) { return r.state.WorkersLeased(now) }
+
+// Timelines returns the table of timelines. Read only, until the next step.
+func (r *Replica) Timelines() *timeline.Table { return &r.state.Timelines }
 
 // Voters returns how many voters the cluster has.
 func (r *Replica) Voters() int { return len(r.conf.GetVoters()) }

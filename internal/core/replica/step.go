@@ -63,6 +63,8 @@ type Input struct {
 	StopIDs bool
 	// LeaseRequests are clients' requests for worker leases.
 	LeaseRequests []LeaseRequest
+	// TimelineRequests are requests to change the timelines.
+	TimelineRequests []TimelineRequest
 }
 
 // Request is a batch of timestamp requests that arrived together. The replica owns the
@@ -78,6 +80,8 @@ type Request struct {
 	Raise bool
 	// U64 asks for timestamps of the 64-bit form.
 	U64 bool
+	// Timeline names the timeline, "" the default order.
+	Timeline string
 	// Counts are the numbers of timestamps requested, each 1 to isotone.RangeCountMax.
 	Counts []uint64
 	// Ranges receives the answers. It is as long as Counts. With U64, First is the place of the first
@@ -94,7 +98,7 @@ type Answer struct {
 	// Moved: the request's floor has moved time ahead of the clock, or was proposed to.
 	Moved bool
 	// Err is nil if the request's Ranges are set, else of code not_leader, no_leader,
-	// overloaded, deadline_exceeded, clock or regressed.
+	// overloaded, deadline_exceeded, clock or regressed; not_found if there is no such timeline, or it is sealed.
 	Err *isotone.Error
 }
 
@@ -110,6 +114,8 @@ type Effects struct {
 	Answers []Answer
 	// LeaseAnswers complete LeaseRequests of this or earlier steps.
 	LeaseAnswers []LeaseAnswer
+	// TimelineAnswers complete TimelineRequests of this or earlier steps.
+	TimelineAnswers []TimelineAnswer
 	// ChangeRefused says why Input.Change was not proposed; nil if it was.
 	ChangeRefused *isotone.Error
 	// LevelRefused says why Input.RaiseLevel was refused; nil if it was not.
@@ -149,7 +155,7 @@ type Round struct {
 func (e *Effects) reset() {
 	clear(e.Send)
 	*e = Effects{
-		Send: e.Send[:0], Answers: e.Answers[:0], LeaseAnswers: e.LeaseAnswers[:0], Rounds: e.Rounds[:0],
+		Send: e.Send[:0], Answers: e.Answers[:0], LeaseAnswers: e.LeaseAnswers[:0], TimelineAnswers: e.TimelineAnswers[:0], Rounds: e.Rounds[:0],
 		AskClock: e.AskClock[:0], TellClock: e.TellClock[:0],
 	}
 }
@@ -189,6 +195,10 @@ func (r *Replica) Step(in *Input) *Effects {
 	for i := range in.LeaseRequests {
 		r.leading.clients.request(in.LeaseRequests[i])
 	}
+	for i := range in.TimelineRequests {
+		r.leading.timelines.request(in.TimelineRequests[i])
+	}
+	r.leading.timelines.grant()
 	r.campaign()
 	r.startRound()
 	r.processReady()

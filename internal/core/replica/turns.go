@@ -55,7 +55,7 @@ func (t *turns) isOpen() bool { return t.turn == turnOfAll }
 
 // admits reports whether a request is served now.
 func (t *turns) admits(p *pending) bool {
-	return t.turn == turnOfAll || t.turn == turnOfShort && p.short
+	return t.turn == turnOfAll || t.turn == turnOfShort && p.short || p.Timeline != ""
 }
 
 // issued notes that 64-bit timestamps were issued with a cluster clock, to a request that was short before
@@ -99,7 +99,7 @@ func (l *leading) serve(p *pending, stats *Round) {
 // short of it.
 func (l *leading) noteTime(p *pending, got, wasShort bool) {
 	switch {
-	case !p.U64 || !l.clock.runs:
+	case !p.usesClock() || !l.clock.runs:
 	case got:
 		l.queue.turns.issued(wasShort)
 	case p.short && l.ticks-p.arrived >= blockTicks && l.clock.shows() < l.alloc.Ceiling():

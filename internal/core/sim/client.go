@@ -40,6 +40,9 @@ type call struct {
 	strange  bool   // the floor is that of another cluster
 	earliest uint64 // that a process had read of the cluster clock when it was sent
 	over     bool   // answered, or given up by the client
+	// timeline is nil for the default order; timelineClient counts with it.
+	timeline       *timelineOrder
+	timelineClient uint64
 }
 
 // operationsMax bounds the history of one run, until its last fault.
@@ -117,7 +120,7 @@ func (w *world) arrive(n *node, k *call) {
 	}
 	n.calls = append(n.calls, k)
 	n.in.requests = append(n.in.requests, replica.Request{
-		Token: uint64(len(n.calls) - 1), Mode: k.mode, U64: k.u64, Floor: k.floor, Raise: k.raises(), Counts: k.counts, Ranges: k.ranges,
+		Token: uint64(len(n.calls) - 1), Mode: k.mode, U64: k.u64, Timeline: k.timeline.nameOf(), Floor: k.floor, Raise: k.raises(), Counts: k.counts, Ranges: k.ranges,
 	})
 	w.wake(n)
 }
@@ -148,6 +151,10 @@ func (w *world) finish(k *call, err *isotone.Error) {
 	}
 	k.over = true
 	w.checkRegressed(k, err)
+	if k.timeline != nil {
+		w.finishTimeline(k, err)
+		return
+	}
 	if k.line != nil {
 		w.served(k, err)
 		return

@@ -49,6 +49,9 @@ func (w *world) missing(before [forms]int) string {
 			return fmt.Sprintf("%d of %d %v", got, formAnswers, f)
 		}
 	}
+	if name := w.silentTimeline(); name != "" {
+		return fmt.Sprintf("no answer on the timeline %q", name)
+	}
 	for _, c := range w.clients {
 		if s := c.searcher; s != nil && s.answers == 0 && w.canFind(s) {
 			return fmt.Sprintf("no answer for client %d, which takes %q for the leader", c.id, s.search.Leader())
@@ -103,6 +106,9 @@ func (m *maker) isAhead(ms uint64) bool {
 // awaitAnswers waits for answers of each form after the last fault.
 func (w *world) awaitAnswers() {
 	from, before := w.now, w.liveness.answers
+	for _, o := range w.timelines.lines {
+		o.answers = 0
+	}
 	for _, c := range w.clients {
 		if c.searcher != nil {
 			c.searcher.answers = 0

@@ -59,6 +59,7 @@ type node struct {
 	retired        []*maker
 	workersRefused *oracle.LeaseRefusal
 	leaseCalls     []*leaseCall
+	timelineCalls  []*timelineChange
 	// began describes the first turn of its process, aheads the readings of its clock, jumps
 	// how often the clock may have jumped.
 	began  beginning
@@ -85,6 +86,7 @@ type inbox struct {
 	raise        bool
 	floor        *replica.FloorRequest
 	leases       []replica.LeaseRequest
+	timelines    []replica.TimelineRequest
 	clockAsks    []replica.ClockAsk
 	clockAnswers []replica.ClockAnswer
 }
@@ -150,6 +152,7 @@ func (w *world) start(n *node) {
 	n.replica, n.in, n.calls, n.refused, n.paused, n.pauseNext = r, inbox{}, nil, false, false, 0
 	n.members, n.voters = r.Members(), nil
 	n.makers, n.retired, n.workersRefused, n.leaseCalls, n.agreedAt = nil, nil, nil, nil, 0
+	n.timelineCalls = nil
 	n.waking, n.published = false, interval.Estimate{}
 	limit := n.began.limit
 	if n.began.turn > 0 {
@@ -181,6 +184,7 @@ func (w *world) crash(n *node) {
 			w.dropCall(c)
 		}
 	}
+	w.dropTimelineChanges(n)
 	for _, k := range n.leaseCalls {
 		if k != nil && k.client.call == k {
 			k.over, k.client.call = true, nil
@@ -235,7 +239,7 @@ func (w *world) turn(n *node) {
 	e := n.replica.Step(&replica.Input{
 		Now: uint64(wall), Mono: mono, Steady: n.steady.read(w.now), ClockAsks: in.clockAsks, ClockAnswers: in.clockAnswers, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos, Gone: in.gone, Refused: in.refused,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
-		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases,
+		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases, TimelineRequests: in.timelines,
 	})
 	if e.Fatal != nil {
 		w.fatal(n, e.Fatal)
@@ -267,6 +271,9 @@ func (w *world) turn(n *node) {
 	}
 	for _, a := range e.LeaseAnswers {
 		w.answerLease(n, a)
+	}
+	for _, a := range e.TimelineAnswers {
+		w.timelineChanged(n, a)
 	}
 	if e.Changed {
 		w.memberChange(n)

@@ -168,6 +168,7 @@ func (w *world) restore(b saved) {
 	w.wiped, w.raising, w.cfg.old = false, true, 0
 	clear(w.removedAt)
 	w.forgetClocks()
+	w.forgetTimelines()
 	told := w.rng.IntN(w.cfg.size)
 	for i := range w.cfg.size {
 		n := w.newNode()
@@ -200,7 +201,7 @@ func (w *world) beginning(b saved, note replica.Mark, told bool) uint64 {
 		Margin: time.Second + w.now*clockDriftPercent/100 + w.lead() + w.between(0, 10*time.Second),
 	}
 	if told {
-		by.Floor = w.ceiling
+		by.Floor = max(w.ceiling, w.latestOfTimelines())
 		for _, o := range w.history {
 			if o.Answered {
 				by.Floor = max(by.Floor, o.Range.First.Time)
@@ -224,7 +225,7 @@ func (w *world) beginning(b saved, note replica.Mark, told bool) uint64 {
 // cluesNeeded reports whether the right clock of a machine, and the note of an earlier restoration if there is one,
 // may be below what was issued.
 func (w *world) cluesNeeded(noted bool) bool {
-	return slices.ContainsFunc(w.cfg.kinds, func(k Kind) bool {
+	return w.timelines.raised || slices.ContainsFunc(w.cfg.kinds, func(k Kind) bool {
 		return k == RaiseFloor && !(noted && w.loss.raisedBefore) || k >= ClockJump && k <= ClockFreeze
 	})
 }

@@ -45,6 +45,8 @@ type Stats struct {
 	// Readings are bounds of the cluster clock that were read, Waited the timestamps that were made of
 	// them and waited out.
 	Readings, Waited uint64
+	// Timelines are answers on timelines, TimelineChanges changes of them that operators have made.
+	Timelines, TimelineChanges uint64
 	// Contradictions are readings that contradicted others, because a steady clock had a wrong rate.
 	Contradictions uint64
 	// BrokenLinks is in how many runs links stayed broken after the other faults.
@@ -67,6 +69,8 @@ func (s *Stats) Add(o Stats) {
 	s.IDs += o.IDs
 	s.Readings += o.Readings
 	s.Waited += o.Waited
+	s.Timelines += o.Timelines
+	s.TimelineChanges += o.TimelineChanges
 	s.Contradictions += o.Contradictions
 	s.BrokenLinks += o.BrokenLinks
 	s.WorkerGrants += o.WorkerGrants
@@ -184,6 +188,7 @@ func (w *world) judge() {
 	if err := lincheck.Check(w.history); err != nil {
 		w.fail("%w", err)
 	}
+	w.judgeTimelines()
 }
 
 // jitter is the source of Raft's election timeouts.

@@ -32,6 +32,9 @@ func TestRun_KeepsEveryPromiseUnderEveryKindOfFault(t *testing.T) {
 		stats.WorkerRevocations < runs/2 {
 		t.Errorf("the runs do too little with worker leases to say anything: %+v", stats)
 	}
+	if stats.Timelines < 100*runs || stats.TimelineChanges < 2*runs {
+		t.Errorf("the runs do too little with timelines to say anything: %+v", stats)
+	}
 	if stats.Followed < 2*runs {
 		t.Errorf("clients find too few leaders to say anything: %+v", stats)
 	}

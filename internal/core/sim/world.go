@@ -61,6 +61,7 @@ type world struct {
 	journals  journals
 	addresses addresses
 	interval  intervals
+	timelines timelines
 	ids       [idsMax]snowflake.ID
 
 	hash      hash.Hash64
@@ -106,6 +107,7 @@ func newWorld(o Options) *world {
 		broken:    rand.New(rand.NewPCG(o.Seed, 0x11f4)),
 		journals:  newJournals(o.Seed),
 		addresses: newAddresses(o.Seed),
+		timelines: newTimelines(o.Seed),
 	}
 	w.cfg = w.draw(o)
 	w.interval = newIntervals(o.Seed, w.cfg.tick)
@@ -215,6 +217,7 @@ func (w *world) populate() {
 	w.runCuts()
 	w.runRot()
 	w.runIntervals()
+	w.runTimelines()
 	w.runMoves()
 }
 

@@ -23,7 +23,7 @@ func (t *Table) Apply(index uint64, c Command, isMember func(member, session uin
 	case KindCreate:
 		t.clear()
 		floor := t.Ceiling
-		t.Reserve(0)
+		t.Reserve(c.Target)
 		outcomes := make([]Refusal, len(c.Creations))
 		for i, n := range c.Creations {
 			outcomes[i] = t.create(index, floor, n)

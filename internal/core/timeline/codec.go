@@ -22,7 +22,7 @@ func (c Command) Append(b []byte) []byte {
 		}
 		return b
 	case KindCreate:
-		b = number(b, uint64(len(c.Creations)))
+		b = number(b, c.Target, uint64(len(c.Creations)))
 		for _, n := range c.Creations {
 			b = number(text(text(b, n.Name), n.Group), n.Above, n.Quota.Requests, n.Quota.Timestamps)
 		}
@@ -57,6 +57,7 @@ func DecodeCommand(b []byte) (Command, error) {
 			c.Grants = append(c.Grants, Grant{Group: d.name(), Member: d.number(), Session: d.number(), Replaces: d.number()})
 		}
 	case KindCreate:
+		c.Target = d.number()
 		for range d.count(CreationsMax) {
 			c.Creations = append(c.Creations, Creation{Name: d.name(), Group: d.nameOrNone(), Above: d.number(), Quota: d.quota()})
 		}

@@ -6,7 +6,7 @@ type Kind uint8
 const (
 	// KindGrant makes processes owners of groups, and raises the shared ceiling to Target.
 	KindGrant Kind = 1
-	// KindCreate creates timelines.
+	// KindCreate creates timelines, and raises the shared ceiling to Target.
 	KindCreate Kind = 2
 	// KindDelete deletes the timeline Name.
 	KindDelete Kind = 3

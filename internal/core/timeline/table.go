@@ -114,7 +114,7 @@ func (t *Table) Groups() []string { return sortedNames(t.groups) }
 // such timeline, if it is sealed, or at the end of all times.
 func (t *Table) Bounds(name string) (base, ceiling uint64, ok bool) {
 	have, ok := t.timelines[name]
-	if !ok || have.Bound != 0 {
+	if !ok || have.Bound != 0 && !mutant.On(mutant.IssueSealed) {
 		return 0, 0, false
 	}
 	base, ceiling = max(have.Base, t.groups[have.Group].Base), t.ceilingOf(have)

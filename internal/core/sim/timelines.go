@@ -1,0 +1,299 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/lincheck"
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/timeline"
+)
+
+// Timelines: each has clients, and a history that is judged by itself, whatever was deleted and created again, and
+// operators who create, delete, move and seal them and raise their floors. They have a source of randomness of their own.
+
+// timelineRuns is one in how many runs has timelines.
+const timelineRuns = 3
+
+// timelines is the part of the world that has to do with timelines.
+type timelines struct {
+	rng   *rand.Rand
+	lines []*timelineOrder
+	// creating counts the creations that are not answered.
+	creating int
+	// raised is set once the floor of one was raised.
+	raised bool
+}
+
+// timelineOrder is what the timestamps of one name keep for ever.
+type timelineOrder struct {
+	name    string
+	history []lincheck.Operation
+	asked   bool // it was to be created once
+	answers int  // since the last fault
+	// seen is the largest timestamp that a client has received.
+	seen isotone.Timestamp
+	// floor is acknowledged since floorAt.
+	floor   uint64
+	floorAt time.Duration
+	// goneAt is since when the name is known to issue nothing, as it is deleted or sealed; 0: it may.
+	goneAt time.Duration
+}
+
+// nameOf returns its name, "" for the default order.
+func (o *timelineOrder) nameOf() string {
+	if o == nil {
+		return ""
+	}
+	return o.name
+}
+
+// timelineChange is an operator's command that is not answered.
+type timelineChange struct {
+	order   *timelineOrder
+	command timeline.Command
+}
+
+func newTimelines(seed uint64) timelines {
+	t := timelines{rng: rand.New(rand.NewPCG(seed, 0x71e11))}
+	if t.rng.IntN(timelineRuns) == 0 {
+		for _, name := range []string{"orders", "tenant-7/orders", "x"}[:1+t.rng.IntN(3)] {
+			t.lines = append(t.lines, &timelineOrder{name: name})
+		}
+	}
+	return t
+}
+
+// runTimelines starts the clients and the operators.
+func (w *world) runTimelines() {
+	for i, o := range w.timelines.lines {
+		for c := range uint64(1 + w.timelines.rng.IntN(3)) {
+			w.runTimelineClient(o, uint64(i)<<8|c)
+		}
+		w.runTimelineOperator(o)
+	}
+}
+
+// timelineTarget returns a node to ask, mostly the leader.
+func (w *world) timelineTarget() *node {
+	if l := w.leader(); l != nil && w.timelines.rng.IntN(4) > 0 {
+		return l
+	}
+	return w.nodes[w.timelines.rng.IntN(len(w.nodes))]
+}
+
+// runTimelineClient sends a request after a while.
+func (w *world) runTimelineClient(o *timelineOrder, client uint64) {
+	rng := w.timelines.rng
+	w.after(time.Duration(rng.Int64N(int64(4*w.cfg.tick))), func() {
+		switch {
+		case w.closing:
+			return
+		case len(o.history) >= operationsMax/4 && !w.quiet:
+			w.runTimelineClient(o, client)
+			return
+		}
+		counts := make([]uint64, 1+rng.IntN(2))
+		for i := range counts {
+			counts[i] = 1 + rng.Uint64N(4)
+		}
+		k := &call{timeline: o, timelineClient: client, op: len(o.history), counts: counts, ranges: make([]isotone.Range, len(counts)), u64: rng.IntN(4) == 0}
+		if rng.Float64() < w.cfg.leaseShare {
+			k.mode = isotone.ReadLease
+		} else {
+			k.mode = isotone.ReadQuorum
+		}
+		if rng.IntN(3) == 0 {
+			k.floor = o.seen
+		}
+		for range counts {
+			o.history = append(o.history, lincheck.Operation{Client: client, Invocation: int64(w.now)})
+		}
+		n := w.timelineTarget()
+		w.after(w.clientTransit(), func() { w.arrive(n, k) })
+		w.after(time.Duration(3+rng.IntN(timeoutMax))*w.cfg.tick, func() { w.finish(k, errConnectionLost) })
+	})
+}
+
+// finishTimeline ends a call of a timeline, and judges what can be judged at once.
+func (w *world) finishTimeline(k *call, err *isotone.Error) {
+	o := k.timeline
+	w.runTimelineClient(o, k.timelineClient)
+	if err != nil {
+		w.trace("timeline %q: %v", o.name, err)
+		return
+	}
+	o.answers++
+	invoked := time.Duration(o.history[k.op].Invocation)
+	if !o.asked || o.goneAt > 0 && invoked > o.goneAt {
+		w.fail("T11: the timeline %q issues, which there is not", o.name)
+	}
+	for i := range k.ranges {
+		w.stats.Timelines++
+		for _, part := range k.parts(i) {
+			w.takeTimeline(k, i, part, part.First == k.ranges[i].First)
+			if o.floorAt > 0 && invoked > o.floorAt && part.First.Time <= o.floor {
+				w.fail("T9: the timeline %q issues %v after its floor was raised to %d", o.name, part.First, o.floor)
+			}
+			if !k.floor.Before(part.First) {
+				w.fail("I13: the timeline %q issues %v to a client whose floor was %v", o.name, part.First, k.floor)
+			}
+		}
+	}
+}
+
+// takeTimeline adds part of an answer to the history.
+func (w *world) takeTimeline(k *call, i int, part isotone.Range, first bool) {
+	o := k.timeline
+	op := lincheck.Operation{Client: k.timelineClient, Invocation: o.history[k.op+i].Invocation, Completion: int64(w.now), Range: part, Answered: true}
+	if first {
+		o.history[k.op+i] = op
+	} else {
+		o.history = append(o.history, op)
+	}
+	if o.seen.Before(part.Last()) {
+		o.seen = part.Last()
+	}
+}
+
+// runTimelineOperator changes a timeline now and then.
+func (w *world) runTimelineOperator(o *timelineOrder) {
+	rng := w.timelines.rng
+	w.after(time.Duration(1+rng.IntN(60))*w.cfg.tick, func() {
+		if w.closing {
+			return
+		}
+		if n := w.timelineTarget(); n.up() && !n.paused {
+			if c, ok := w.drawTimelineChange(n, o); ok {
+				w.sendTimelineChange(n, o, c)
+			}
+		}
+		w.runTimelineOperator(o)
+	})
+}
+
+// drawTimelineChange draws what an operator asks a node for, by what that knows.
+func (w *world) drawTimelineChange(n *node, o *timelineOrder) (c timeline.Command, ok bool) {
+	rng := w.timelines.rng
+	have, exists := n.replica.Timelines().Timeline(o.name)
+	if !exists || rng.IntN(20) == 0 {
+		c = timeline.Command{Kind: timeline.KindCreate, Creations: []timeline.Creation{{Name: o.name}}}
+		if rng.IntN(4) == 0 {
+			c.Creations[0].Above = o.seen.Time
+		}
+		return c, true
+	}
+	c = timeline.Command{Name: o.name, ID: have.ID}
+	switch rng.IntN(10) {
+	case 0:
+		c.Kind = timeline.KindDelete
+	case 1, 2:
+		c.Kind, c.Group = timeline.KindMove, "eu"
+		if have.Group == "eu" {
+			c.Group = timeline.GroupOf(o.name)
+		}
+	case 3, 4:
+		c.Kind, c.Time = timeline.KindFloor, n.replica.Timelines().Ceiling+uint64(rng.Int64N(int64(time.Second)))
+	case 5:
+		c = timeline.Command{Kind: timeline.KindMake, Group: "eu"}
+	case 6:
+		c = timeline.Command{Kind: timeline.KindDrop, Group: "eu"}
+	case 7:
+		c.Kind = timeline.KindSeal
+		return c, rng.IntN(4) == 0
+	default:
+		return c, have.Bound != 0 && rng.IntN(2) == 0 && deletes(&c)
+	}
+	return c, !w.quiet
+}
+
+func deletes(c *timeline.Command) bool {
+	c.Kind = timeline.KindDelete
+	return true
+}
+
+func (w *world) sendTimelineChange(n *node, o *timelineOrder, c timeline.Command) {
+	switch c.Kind {
+	case timeline.KindCreate:
+		o.asked, o.goneAt = true, 0
+		w.timelines.creating++
+	case timeline.KindFloor:
+		w.timelines.raised = true
+	}
+	n.in.timelines = append(n.in.timelines, replica.TimelineRequest{Token: uint64(len(n.timelineCalls)), Command: c, Force: true})
+	n.timelineCalls = append(n.timelineCalls, &timelineChange{o, c})
+	w.wake(n)
+}
+
+// timelineChanged handles the answer to an operator's command.
+func (w *world) timelineChanged(n *node, a replica.TimelineAnswer) {
+	k := n.timelineCalls[a.Token]
+	n.timelineCalls[a.Token] = nil
+	if k.command.Kind == timeline.KindCreate {
+		w.timelines.creating--
+	}
+	if a.Err != nil || a.Outcomes[0] != timeline.Done {
+		return
+	}
+	w.stats.TimelineChanges++
+	w.trace("timeline %q: command %d is applied", k.order.name, k.command.Kind)
+	switch o := k.order; k.command.Kind {
+	case timeline.KindDelete, timeline.KindSeal:
+		if w.timelines.creating == 0 {
+			o.goneAt = w.now
+		}
+	case timeline.KindFloor:
+		if k.command.Time >= o.floor {
+			o.floor, o.floorAt = k.command.Time, w.now
+		}
+	}
+}
+
+// dropTimelineChanges forgets the commands of a process that has died.
+func (w *world) dropTimelineChanges(n *node) {
+	for _, k := range n.timelineCalls {
+		if k != nil && k.command.Kind == timeline.KindCreate {
+			w.timelines.creating--
+		}
+	}
+	n.timelineCalls = nil
+}
+
+// forgetTimelines is called when the cluster is restored: from a backup that may have other timelines and lower floors.
+func (w *world) forgetTimelines() {
+	for _, o := range w.timelines.lines {
+		o.floor, o.floorAt, o.goneAt = 0, 0, 0
+	}
+}
+
+// latestOfTimelines returns the largest time of an answer on a timeline.
+func (w *world) latestOfTimelines() (latest uint64) {
+	for _, o := range w.timelines.lines {
+		latest = max(latest, o.seen.Time, o.floor)
+	}
+	return latest
+}
+
+// silentTimeline returns a timeline that had no answer since the last fault though it is there, or "".
+func (w *world) silentTimeline() string {
+	l := w.leader()
+	if l == nil {
+		return ""
+	}
+	for _, o := range w.timelines.lines {
+		if have, ok := l.replica.Timelines().Timeline(o.name); ok && have.Bound == 0 && o.answers == 0 {
+			return o.name
+		}
+	}
+	return ""
+}
+
+// judgeTimelines checks the history of each name.
+func (w *world) judgeTimelines() {
+	for _, o := range w.timelines.lines {
+		if err := lincheck.Check(o.history); err != nil && w.violation == nil {
+			w.fail("timeline %q: %w", o.name, err)
+		}
+	}
+}
