@@ -146,6 +146,7 @@ const (
 	// What is sent and stored.
 
 	DropPromise       // I5: a promise is left out of the heartbeat that asks for it
+	LastPartIsWhole   // liveness: the last part of a message is taken for all of it
 	SaveUnsynced      // I8: a record counts as durable before it was synced
 	RetryFailedSync   // I8: a sync that has failed is tried again
 	NamesUnsynced     // I8: a new journal is used before its name is durable

@@ -131,6 +131,7 @@ var names = [count]string{
 	AheadOfClock64:          "ahead-of-clock-64",
 	BehindClock64:           "behind-clock-64",
 	DropPromise:             "drop-promise",
+	LastPartIsWhole:         "last-part-is-whole",
 	SaveUnsynced:            "save-unsynced",
 	RetryFailedSync:         "retry-failed-sync",
 	NamesUnsynced:           "names-unsynced",

@@ -54,6 +54,9 @@ func (w *world) parse(c *wire.Codec, b []byte) (msgs []*raftpb.Message) {
 // carry returns a message as its receiver decodes it, which must be the one that was sent.
 func (w *world) carry(from, to *node, m *raftpb.Message) *raftpb.Message {
 	sender, receiver := codec(from, to), codec(to, from)
+	if w.pieces.IntN(4) == 0 {
+		sender.SetFrameMax(6 + w.pieces.IntN(100)) // most messages that are not heartbeats travel in parts
+	}
 	b := sender.Append(nil, m)
 	if len(b) == 0 {
 		w.fail("node %d cannot send {%v} to node %d", from.id, m, to.id)

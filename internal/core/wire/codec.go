@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -14,8 +15,10 @@ type Codec struct {
 	// Decoder splits what arrives into frames: those of the handshake first, then those for Parse.
 	Decoder Decoder
 
-	self  uint64
-	hello Hello // the other side's
+	self     uint64
+	hello    Hello  // the other side's
+	frameMax int    // 0: FrameSizeMax; see SetFrameMax
+	parts    []byte // of a message whose last part has not arrived, joined; at most MessageSizeMax
 	// The functions whose names begin with on may be nil.
 	onUpdate      func(Hello)
 	onClock       func(now int64)
@@ -59,13 +62,13 @@ func (c *Codec) AppendUpdate(b []byte, h Hello) []byte {
 	return b
 }
 
-// Append appends m to b in the wire format. A message that the other side would refuse is
-// dropped; see [Codec.OnUnsendable].
+// Append appends m to b in the wire format, all parts of it at once. A message that the other side would
+// refuse is dropped; see [Codec.OnUnsendable].
 func (c *Codec) Append(b []byte, m *raftpb.Message) []byte {
 	err := CheckMessage(m, c.self, c.Peer())
 	if err == nil {
 		var grown []byte
-		if grown, err = AppendMessage(b, m); err == nil {
+		if grown, err = appendMessage(b, m, cmp.Or(c.frameMax, FrameSizeMax)); err == nil {
 			return grown
 		}
 	}
@@ -75,7 +78,7 @@ func (c *Codec) Append(b []byte, m *raftpb.Message) []byte {
 	return b
 }
 
-// Parse reads all of b, keeps a copy of an incomplete frame, and appends the messages of
+// Parse reads all of b, keeps a copy of an incomplete frame or message, and appends the messages of
 // complete ones to msgs, each checked by [CheckMessage]. After an error the connection
 // must be closed; the messages before it are returned.
 func (c *Codec) Parse(msgs []*raftpb.Message, b []byte) ([]*raftpb.Message, error) {
@@ -94,16 +97,15 @@ func (c *Codec) Parse(msgs []*raftpb.Message, b []byte) ([]*raftpb.Message, erro
 			err = c.parseCarry(f.Payload)
 		case f.Type == FrameCarryAnswer:
 			err = c.parseCarryAnswer(f.Payload)
+		case f.Type == FramePart || f.Type == FrameLastPart:
+			msgs, err = c.parsePart(msgs, f)
 		case f.Type == FramePing || f.Type >= frameOptional:
 		case f.Type == FrameClock:
 			err = c.parseClock(f.Payload)
 		case f.Type == FrameUpdate:
 			err = c.parseUpdate(f.Payload)
 		default:
-			var m *raftpb.Message
-			if m, err = c.parseMessage(f); err == nil {
-				msgs = append(msgs, m)
-			}
+			msgs, err = c.parseMessage(msgs, f)
 		}
 		if err != nil {
 			return msgs, err
@@ -111,12 +113,18 @@ func (c *Codec) Parse(msgs []*raftpb.Message, b []byte) ([]*raftpb.Message, erro
 	}
 }
 
-func (c *Codec) parseMessage(f Frame) (*raftpb.Message, error) {
+func (c *Codec) parseMessage(msgs []*raftpb.Message, f Frame) ([]*raftpb.Message, error) {
 	m, err := ParseMessage(f)
-	if err == nil {
-		err = CheckMessage(m, c.Peer(), c.self)
+	switch {
+	case err != nil:
+		return msgs, err
+	case len(c.parts) > 0:
+		return msgs, fmt.Errorf("%w: a message between the parts of another one", ErrProtocol)
 	}
-	return m, err
+	if err := CheckMessage(m, c.Peer(), c.self); err != nil {
+		return msgs, err
+	}
+	return append(msgs, m), nil
 }
 
 func (c *Codec) parseClock(p []byte) error {

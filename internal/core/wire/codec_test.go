@@ -95,7 +95,7 @@ func TestCodec_AppendsOnlyWhatTheOtherSideTakes(t *testing.T) {
 	proposal := appendOf(1, 2, 0)
 	proposal.Type = raftpb.MsgProp.Enum()
 	var b []byte
-	for _, m := range []*raftpb.Message{proposal, appendOf(1, 2, FrameSizeMax), heartbeat(3, 2), heartbeat(1, 2)} {
+	for _, m := range []*raftpb.Message{proposal, appendOf(1, 2, MessageSizeMax), heartbeat(3, 2), heartbeat(1, 2)} {
 		b = s.Append(b, m)
 	}
 	if string(b) != string(encoded(t, heartbeat(1, 2))) || len(failed) != 3 {
@@ -173,7 +173,7 @@ func TestCodec_RefusesUpdatesOfAnybodyElse(t *testing.T) {
 // A later version may send frames of types from 128 on to any peer.
 func TestCodec_SkipsOnlyOptionalFrames(t *testing.T) {
 	for kind := range 256 {
-		known := kind > 0 && kind <= int(FrameUpdate) || kind >= int(FrameClockAsk) && kind <= int(FrameCarryAnswer)
+		known := kind > 0 && kind <= int(FrameUpdate) || kind >= int(FrameClockAsk) && kind <= int(FrameLastPart)
 		if known {
 			continue
 		}

@@ -22,7 +22,8 @@
 //	ready, or      ──────►     connected from here on
 //	refusal
 //
-// Messages, pings, clock readings and updates follow in both directions. The first
+// Messages, pings, clock readings and updates follow in both directions. A message that
+// is larger than a frame follows in parts, which the receiver joins. The first
 // ten bytes of hello and welcome (magic, version), the frame layout and the refusal
 // are the same in every version; everything else may change.
 package wire

@@ -9,9 +9,9 @@ import (
 )
 
 // FrameSizeMax is the largest value of a frame's length field, in bytes: type,
-// payload and checksum. It bounds the memory that one peer can make this node use.
-// Raft limits its appends to about a megabyte, and a snapshot has a few kilobytes: a
-// larger frame comes from a defect or a stranger.
+// payload and checksum. With [MessageSizeMax] it bounds the memory that one peer can
+// make this node use. A larger frame comes from a defect or a stranger; a larger
+// snapshot is sent in parts.
 const FrameSizeMax = 4 << 20
 
 const (
@@ -69,6 +69,13 @@ const (
 	// them skip them.
 	FrameCarry       FrameType = 130 // a nonce in 8 bytes and a [Carry] in JSON
 	FrameCarryAnswer FrameType = 131 // the nonce, the status of HTTP in 2 bytes, and the body
+
+	// A message that does not fit a frame is sent as one or more FramePart and a FrameLastPart, each with 1 to 1 MiB of its protobuf.
+	// Other frames may come between them, but no message. Versions that do not know them skip them all, the last one too, so the
+	// message is lost as if it had not been sent. They would close the connection at a type below frameOptional, and take
+	// the last part for a message if it were a FrameMessage.
+	FramePart     FrameType = 132
+	FrameLastPart FrameType = 133
 )
 
 // Frame is one unit of the wire format, its checksum verified.

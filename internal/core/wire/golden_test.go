@@ -27,6 +27,7 @@ type goldenFrame struct {
 	Nonce   uint64          `json:",omitempty"`
 	Reading *goldenReading  `json:",omitempty"`
 	Message json.RawMessage `json:",omitempty"`
+	Part    string          `json:",omitempty"`
 }
 
 // goldenReading is an interval.Reading.
@@ -63,6 +64,8 @@ func readGolden(b []byte) (any, error) {
 		var r interval.Reading
 		g.Nonce, r, err = parseClockTold(f.Payload)
 		g.Reading = new(goldenReading(r))
+	case FramePart, FrameLastPart:
+		g.Part = string(f.Payload)
 	case FrameMessage, FrameHeartbeat, FrameHeartbeatResp:
 		g.Message, err = readGoldenMessage(f)
 	default:
@@ -242,7 +245,10 @@ func TestGolden_EveryFrameEverSentIsRead(t *testing.T) {
 		}
 		keep("message", name, goldenFrame{Type: FrameType(frame[lengthSize]), Message: means}, frame)
 	}
-	for _, kind := range []string{"hello", "welcome", "update", "refusal", "sign", "interval", "message"} {
+	for i, frame := range sent(t, goldenMessages()["propose"], 17) {
+		keep("part", fmt.Sprint("propose-", i), goldenFrame{Type: frame.kind, Part: frame.payload}, frameOf(frame.kind, frame.payload))
+	}
+	for _, kind := range []string{"hello", "welcome", "update", "refusal", "sign", "interval", "message", "part"} {
 		set.Check(t, kind, readGolden)
 	}
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -26,10 +27,14 @@ var compactForms = [...]compactForm{
 	FrameHeartbeatResp: {kind: raftpb.MsgHeartbeatResp},
 }
 
-// AppendMessage appends m to b as one frame. Heartbeats and their responses, the hot path of every
-// round, have a fixed-size form unless an unusual field is set; all else is protobuf. If m does not fit a
-// frame, it returns b unchanged and an error that matches [ErrFrameSize].
+// AppendMessage appends m to b, in parts if it does not fit a frame. Heartbeats and their responses, the
+// hot path of every round, have a fixed-size form unless an unusual field is set; all else is protobuf. If
+// that has more than [MessageSizeMax], it returns b unchanged and an error that matches [ErrFrameSize].
 func AppendMessage(b []byte, m *raftpb.Message) ([]byte, error) {
+	return appendMessage(b, m, FrameSizeMax)
+}
+
+func appendMessage(b []byte, m *raftpb.Message, frameMax int) ([]byte, error) {
 	start := len(b)
 	if t := compactType(m); t != FrameMessage {
 		b = openFrame(b, t)
@@ -50,10 +55,14 @@ func AppendMessage(b []byte, m *raftpb.Message) ([]byte, error) {
 	if err != nil {
 		return b, fmt.Errorf("encoding %v: %w", m.GetType(), err)
 	}
-	if size := len(full) - start - lengthSize + checksumSize; size > FrameSizeMax {
-		return b, fmt.Errorf("%w: %v of %d bytes, at most %d", ErrFrameSize, m.GetType(), size, FrameSizeMax)
+	message := full[start+lengthSize+typeSize:]
+	switch room := frameMax - typeSize - checksumSize; {
+	case len(message) <= room:
+		return sealFrame(full, start), nil
+	case len(message) <= MessageSizeMax:
+		return appendParts(full[:start], bytes.Clone(message), min(room, partSizeMax)), nil
 	}
-	return sealFrame(full, start), nil
+	return b, fmt.Errorf("%w: %v of %d bytes, at most %d", ErrFrameSize, m.GetType(), len(message), MessageSizeMax)
 }
 
 // compactType returns the fixed-size frame type that represents m exactly, or

@@ -153,8 +153,8 @@ func (quietRaft) Infof(string, ...any)    {}
 func (quietRaft) Warning(...any)          {}
 func (quietRaft) Warningf(string, ...any) {}
 
-func TestMessage_RefusesOneThatFitsNoFrame(t *testing.T) {
-	b, err := AppendMessage([]byte("prefix"), appendOf(1, 2, FrameSizeMax))
+func TestMessage_RefusesOneThatIsTooLarge(t *testing.T) {
+	b, err := AppendMessage([]byte("prefix"), appendOf(1, 2, MessageSizeMax))
 	if !errors.Is(err, ErrFrameSize) || string(b) != "prefix" {
 		t.Fatalf("%d bytes, %v", len(b), err)
 	}

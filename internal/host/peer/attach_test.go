@@ -170,7 +170,7 @@ func TestTransport_DropsWhatTheOtherSideWouldRefuse(t *testing.T) {
 	join(t, one, two)
 	proposal := appendOf(1, 2, 0)
 	proposal.Type = raftpb.MsgProp.Enum()
-	one.send(2, proposal, appendOf(1, 2, wire.FrameSizeMax), heartbeat(3, 2), heartbeat(1, 2))
+	one.send(2, proposal, appendOf(1, 2, wire.MessageSizeMax), heartbeat(3, 2), heartbeat(1, 2))
 	if got := await.Receive(t, "the good message", two.received); !proto.Equal(got, heartbeat(1, 2)) {
 		t.Errorf("got %v", got)
 	}
