@@ -91,7 +91,7 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 // settings returns what all nodes have in common.
 func (c *devCmd) settings() (s config.Settings, err error) {
 	s = config.Default()
-	s.Interval, s.Forward = time.Duration(c.IntervalMS)*time.Millisecond, c.Forward
+	s.Interval, s.Forward, s.Timelines = time.Duration(c.IntervalMS)*time.Millisecond, c.Forward, true
 	if s.Live, err = live.Parse(c.Live); err != nil {
 		return s, usagef("--live: %v", err)
 	}

@@ -30,6 +30,8 @@ type Batch struct {
 	Local bool
 	// U64 asks for timestamps of the 64-bit form.
 	U64 bool
+	// Timeline is the timeline to issue of, "" for the default order. Requests of different timelines are different batches.
+	Timeline string
 	// Floor is the largest timestamp that the clients of the batch know: all answers are larger
 	// (I13). The zero timestamp stands for none. Requests with different floors are different
 	// batches.

@@ -33,7 +33,7 @@ const (
 
 // bundler is the node as the fronts in an I/O loop without the core see it: what they submit
 // in one turn goes to the core as one batch for each read mode and form of timestamps, or a few where there is much,
-// and one for each batch with a floor,
+// and one for each batch with a floor or of a timeline,
 // and its answers come back in the same way. It is a [loop.Work], a front.Backend and a
 // front.Lessor, and belongs to its loop's goroutine.
 type bundler struct {
@@ -144,7 +144,7 @@ func (b *bundler) bundle() {
 	var open [2 * (isotone.ReadLease + 1)]*bundle // by kind; not sent yet
 	left := b.submitted[:0]
 	for _, part := range b.submitted {
-		if part.Floor != (isotone.Timestamp{}) {
+		if part.Floor != (isotone.Timestamp{}) || part.Timeline != "" {
 			if !b.sendAlone(part, len(open)) {
 				left = append(left, part)
 			}
@@ -181,14 +181,13 @@ func (b *bundler) bundle() {
 	b.submitted = left
 }
 
-// sendAlone sends a batch with a floor as a bundle of its own, as the floor is that of one
-// client. It reports false if there may be no more bundles but those that are open.
+// sendAlone sends a batch with a floor, which is that of one client, or of a timeline as a bundle of its own. It reports false if there may be no more bundles but those that are open.
 func (b *bundler) sendAlone(part *front.Batch, open int) bool {
 	if b.underWay+open > bundlesMax {
 		return false
 	}
 	u := b.newBundle(part)
-	u.Floor, u.Raise, u.Trace = part.Floor, part.Raise, part.Trace
+	u.Floor, u.Raise, u.Timeline, u.Trace = part.Floor, part.Raise, part.Timeline, part.Trace
 	u.parts = append(u.parts, part)
 	u.Counts = append(u.Counts, part.Counts...)
 	b.send(u)
@@ -203,7 +202,7 @@ func (b *bundler) newBundle(part *front.Batch) *bundle {
 	} else {
 		u.Done = func(*front.Batch) { b.giveBack(u) }
 	}
-	u.Mode, u.U64, u.Floor, u.Raise, u.Moved, u.Err, u.Trace = part.Mode, part.U64, isotone.Timestamp{}, false, false, nil, nil
+	u.Mode, u.U64, u.Floor, u.Raise, u.Timeline, u.Moved, u.Err, u.Trace = part.Mode, part.U64, isotone.Timestamp{}, false, "", false, nil, nil
 	u.Local = true // its parts are forwarded one by one, from here
 	return u
 }

@@ -61,6 +61,8 @@ type Config struct {
 	RequestsMax int
 	// ClockJumpMax is CLOCK_JUMP_MAX_MS; 0 believes any clock.
 	ClockJumpMax time.Duration
+	// Timelines permits to create and to change timelines while this node leads.
+	Timelines bool
 	// Interval is INTERVAL_MS; 0: no intervals of the cluster clock.
 	Interval time.Duration
 	// Tick is RTT_MS.

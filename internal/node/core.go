@@ -31,6 +31,8 @@ type core struct {
 	queue   *submitQueue
 	peers   peers
 	lessor  lessor
+	// timelines are changes that operators wait for.
+	timelines timelineRequests
 	// forwarder asks the leader for what reaches this loop; nil: nobody does.
 	forwarder Forwarder
 
@@ -146,7 +148,7 @@ func (c *core) takeRequests() {
 			b.Taken = time.Now()
 		}
 		c.next.Requests = append(c.next.Requests, replica.Request{
-			Token: c.pending.put(b), Mode: mode, U64: b.U64, Floor: b.Floor, Raise: b.Raise, Counts: b.Counts, Ranges: b.Ranges,
+			Token: c.pending.put(b), Mode: mode, U64: b.U64, Timeline: b.Timeline, Floor: b.Floor, Raise: b.Raise, Counts: b.Counts, Ranges: b.Ranges,
 		})
 	}
 	clear(c.submitted)
@@ -182,7 +184,7 @@ func (c *core) reset() {
 	in.Messages, in.Requests, in.Hellos = in.Messages[:0], in.Requests[:0], in.Hellos[:0]
 	in.Gone = in.Gone[:0]
 	in.Refused = in.Refused[:0]
-	in.Clocks, in.LeaseRequests = in.Clocks[:0], in.LeaseRequests[:0]
+	in.Clocks, in.LeaseRequests, in.TimelineRequests = in.Clocks[:0], in.LeaseRequests[:0], in.TimelineRequests[:0]
 	in.ClockAsks, in.ClockAnswers = in.ClockAsks[:0], in.ClockAnswers[:0]
 }
 
@@ -212,6 +214,9 @@ func (c *core) carryOut(e *replica.Effects) {
 	}
 	for i := range e.LeaseAnswers {
 		c.lessor.answer(&e.LeaseAnswers[i])
+	}
+	for i := range e.TimelineAnswers {
+		c.timelines.answer(e.TimelineAnswers[i])
 	}
 	for _, r := range e.Rounds {
 		if r.Requests == 0 {

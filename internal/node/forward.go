@@ -33,7 +33,7 @@ func answer(f Forwarder, b *front.Batch) {
 // isForwarded reports whether another node may answer b, which this one did not.
 func isForwarded(b *front.Batch) bool {
 	switch {
-	case b.Local || b.Err == nil:
+	case b.Local || b.Err == nil || b.Timeline != "": // its client asks the owner
 		return false
 	case b.Err == errStopped || b.Err == errFailed:
 		return false // the forwarder is about to be closed

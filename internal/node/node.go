@@ -148,7 +148,7 @@ func (n *Node) build(loops []*loop.Loop, r *replica.Replica, store *storage.Stor
 	}
 	c := &core{
 		node: n, loop: loops[0], replica: r, disk: newDisk(store), queue: newSubmitQueue(loops[0].Wake),
-		lessor: lessor{open: map[uint64]*front.WorkerRequest{}}, forwarder: forwarder(loops[0]), wall: n.cfg.Clock.Wall(),
+		lessor: lessor{open: map[uint64]*front.WorkerRequest{}}, timelines: timelineRequests{open: map[uint64]chan<- replica.TimelineAnswer{}}, forwarder: forwarder(loops[0]), wall: n.cfg.Clock.Wall(),
 	}
 	c.disk.saved = func(w *replica.Write) { n.post(func() { c.next.Persisted = w }) }
 	c.disk.failed = n.fail

@@ -9,6 +9,9 @@
 //	GET  /admin/workers        the worker leases (front.WorkerList)
 //	POST /admin/workers        a [WorkerAction]; answers as GET when it is applied
 //	POST /admin/floor          {"time": "TIMESTAMP", "force": false}
+//	GET  /admin/timelines      timelines (front.TimelineList), by prefix=, after= and limit=
+//	POST /admin/timelines      a front.TimelineChange; answers {} when it is applied
+//	GET  /admin/groups         the groups of timelines (front.GroupList)
 //	GET  /admin/security       who may reach this node (front.Security); each node answers for itself
 //	GET  /admin/backup         a backup, as a file; see docs/backup.md
 //
@@ -51,6 +54,8 @@ const (
 type Config struct {
 	// Operator is required.
 	Operator front.Operator
+	// Timelines is that of the same node; nil: there are no such paths.
+	Timelines front.Timelines
 	// Security describes the node, as front.Security and more; nil: there is no such path. Safe for concurrent use.
 	Security func() any
 	// Raised, if not nil, is told of each floor that has moved time, with the context of the request.
@@ -78,6 +83,9 @@ func New(cfg Config) *Handler {
 		"workers": {h.workers, h.revokeWorker},
 		"floor":   {nil, h.raiseFloor},
 		"backup":  {h.backup, nil},
+	}
+	if cfg.Timelines != nil {
+		h.routes["timelines"], h.routes["groups"] = route{h.timelines, h.changeTimelines}, route{h.groups, nil}
 	}
 	if cfg.Security != nil {
 		h.routes["security"] = route{func(*http.Request, []byte) (any, error) { return cfg.Security(), nil }, nil}

@@ -39,15 +39,16 @@ func (r *request) answerSize() int {
 
 // group is a batch that is being collected. It is reused.
 type group struct {
-	mode    isotone.ReadMode
-	u64     bool
-	ends    bool // the latest answer ends the connection
-	floor   isotone.Timestamp
-	size    int // of the answers
-	counts  []uint64
-	asks    []ask
-	queries []byte
-	parsed  request // the one being read
+	mode     isotone.ReadMode
+	u64      bool
+	ends     bool // the latest answer ends the connection
+	floor    isotone.Timestamp
+	timeline string
+	size     int // of the answers
+	counts   []uint64
+	asks     []ask
+	queries  []byte
+	parsed   request // the one being read
 
 	measured []measured // only with a meter
 	traced   []traced   // those requests that are traced
@@ -79,8 +80,8 @@ func (g *group) add(f *Front, r *request, b []byte) bool {
 	size := r.answerSize()
 	switch {
 	case g.empty():
-		g.mode, g.u64, g.floor = mode, r.isU64(), r.floor
-	case mode != g.mode, r.isU64() != g.u64, r.floor != g.floor, g.len() >= f.cfg.Limits.PipelineMax, g.size+size > f.cfg.Limits.AnswerBytesMax:
+		g.mode, g.u64, g.floor, g.timeline = mode, r.isU64(), r.floor, r.timeline
+	case mode != g.mode, r.isU64() != g.u64, r.floor != g.floor, r.timeline != g.timeline, g.len() >= f.cfg.Limits.PipelineMax, g.size+size > f.cfg.Limits.AnswerBytesMax:
 		return false
 	}
 	g.size += size
@@ -144,7 +145,7 @@ func newPendingBatch(f *Front, class int) *pendingBatch {
 // fill copies g.
 func (p *pendingBatch) fill(g *group) {
 	p.ends = g.ends
-	p.batch.Mode, p.batch.U64, p.batch.Floor, p.batch.Moved, p.batch.Err = g.mode, g.u64, g.floor, false, nil
+	p.batch.Mode, p.batch.U64, p.batch.Floor, p.batch.Timeline, p.batch.Moved, p.batch.Err = g.mode, g.u64, g.floor, g.timeline, false, nil
 	p.batch.Counts, p.batch.Ranges = p.counts[:g.len()], p.ranges[:g.len()]
 	copy(p.batch.Counts, g.counts)
 	clear(p.batch.Ranges) // never answer with ranges of the previous batch

@@ -62,6 +62,8 @@ type request struct {
 	legacy bool // of HTTP/1.0
 	last   bool // the answer ends the connection
 	floor  isotone.Timestamp
+	// timeline is "" for the default order.
+	timeline string
 
 	// Of a live document:
 	name     span // without one: stateName
@@ -322,7 +324,7 @@ func parseIntervalQuery(raw string) (q httpapi.Query, nonce uint64, waits bool, 
 
 // ask sets what the request asks for, and reports whether that is hot.
 func (r *request) ask(q *httpapi.Query) bool {
-	r.count, r.format, r.mode, r.floor = q.Count, q.Format, q.Mode, q.Floor
+	r.count, r.format, r.mode, r.floor, r.timeline = q.Count, q.Format, q.Mode, q.Floor, q.Timeline
 	switch q.Format {
 	case httpapi.Range:
 		return true

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/front"
 )
 
@@ -40,19 +41,21 @@ type Query struct {
 	Mode isotone.ReadMode
 	// Floor is a timestamp that all answers have to be larger than; zero for none.
 	Floor isotone.Timestamp
+	// Timeline is "" for the default order.
+	Timeline string
 	// Named says that the query itself names the format.
 	Named bool
 }
 
-// ParseQuery parses the raw query of a URL. It is stricter than net/url: n, format, mode and
-// floor may each occur once, and n is plain digits. Other parameters are ignored, but must be well
+// ParseQuery parses the raw query of a URL. It is stricter than net/url: n, format, mode,
+// floor and timeline may each occur once, and n is plain digits. Other parameters are ignored, but must be well
 // formed too. Errors match isotone.ErrInvalidArgument. The result does not refer to raw.
 func ParseQuery(raw string) (Query, error) {
 	q := Query{Count: 1}
 	if raw == "" {
 		return q, nil
 	}
-	var seenN, seenMode, seenFloor bool
+	var seenN, seenMode, seenFloor, seenTimeline bool
 	err := eachPair(raw, func(key, value string) (err error) {
 		var seen *bool
 		switch key {
@@ -68,6 +71,9 @@ func ParseQuery(raw string) (Query, error) {
 		case "floor":
 			seen = &seenFloor
 			q.Floor, err = parseFloor(value)
+		case "timeline":
+			seen = &seenTimeline
+			q.Timeline, err = parseTimeline(value)
 		default:
 			return nil
 		}
@@ -153,6 +159,14 @@ func parseCount(s string) (uint64, error) {
 		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "n=%.40q: want a whole number from 1 to %d", s, uint64(isotone.RangeCountMax))
 	}
 	return n, nil
+}
+
+// parseTimeline parses the parameter timeline. The result does not refer to s.
+func parseTimeline(s string) (string, error) {
+	if err := timeline.CheckName(s); err != nil {
+		return "", isotone.Errorf(isotone.CodeInvalidArgument, "timeline: %v", err)
+	}
+	return strings.Clone(s), nil
 }
 
 // parseFloor parses the parameter floor. Its error matches isotone.ErrInvalidArgument.

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/front"
 	tracing "github.com/isotone/isotone/internal/front/requestid" // a transaction here is that of MULTI
 )
@@ -13,6 +14,8 @@ type ask struct {
 	count uint64
 	mode  isotone.ReadMode
 	u64   bool
+	// timeline is "" for the default order.
+	timeline string
 }
 
 // countMax returns how many timestamps of the form one command may ask for.
@@ -25,8 +28,9 @@ func (a *ask) countMax() uint64 {
 
 // options are what a TS command may have after that. The zero value has none.
 type options struct {
-	floor  isotone.Timestamp
-	parent tracing.Trace // of the caller
+	floor    isotone.Timestamp
+	timeline string
+	parent   tracing.Trace // of the caller
 }
 
 // isTS reports whether name is TS or TS64 in any case.
@@ -36,18 +40,18 @@ func isTS(name []byte) bool {
 
 func isTS64(name []byte) bool { return len(name) == 4 && name[2] == '6' && name[3] == '4' }
 
-// parseAsk reads TS [count [QUORUM|LEASE]] [FLOOR timestamp] [TRACEPARENT value], or TS64 with the same
+// parseAsk reads TS [count [QUORUM|LEASE]] [FLOOR timestamp] [TIMELINE name] [TRACEPARENT value], or TS64 with the same
 // arguments. Its errors match isotone.ErrInvalidArgument.
 func parseAsk(args [][]byte) (a ask, o options, err error) {
 	a.count, a.u64 = 1, isTS64(args[0])
 	for at := 1; at <= 3 && at < len(args); at++ {
-		if !is(args[at], "FLOOR") && !is(args[at], "TRACEPARENT") {
+		if !is(args[at], "FLOOR") && !is(args[at], "TIMELINE") && !is(args[at], "TRACEPARENT") {
 			continue
 		}
 		if o, err = parseOptions(args[at:]); err != nil {
 			return a, o, err
 		}
-		args = args[:at]
+		a.timeline, args = o.timeline, args[:at]
 	}
 	if len(args) > 3 {
 		return a, o, isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for '%s' command", strings.ToLower(string(args[0])))
@@ -73,7 +77,7 @@ func parseAsk(args [][]byte) (a ask, o options, err error) {
 
 // parseOptions reads the options of TS and TS64, each with its name before it.
 func parseOptions(args [][]byte) (o options, err error) {
-	floor, parent := false, false
+	floor, named, parent := false, false, false
 	for ; len(args) > 0; args = args[2:] {
 		switch {
 		case len(args) > 1 && is(args[0], "FLOOR") && !floor:
@@ -82,13 +86,19 @@ func parseOptions(args [][]byte) (o options, err error) {
 			if o.floor, ok = front.ParseFloor(args[1]); !ok {
 				return o, isotone.Errorf(isotone.CodeInvalidArgument, "floor %.40q: want a timestamp as 32 hexadecimal digits, or one of 64 bits in decimal", args[1])
 			}
+		case len(args) > 1 && is(args[0], "TIMELINE") && !named:
+			named = true
+			o.timeline = string(args[1])
+			if err := timeline.CheckName(o.timeline); err != nil {
+				return o, isotone.Errorf(isotone.CodeInvalidArgument, "timeline: %v", err)
+			}
 		case len(args) > 1 && is(args[0], "TRACEPARENT") && !parent:
 			parent = true
 			if o.parent, err = parseTraceparent(args[1]); err != nil {
 				return o, err
 			}
 		default:
-			return o, isotone.Errorf(isotone.CodeInvalidArgument, "FLOOR and TRACEPARENT come last, each once and with one value")
+			return o, isotone.Errorf(isotone.CodeInvalidArgument, "FLOOR, TIMELINE and TRACEPARENT come last, each once and with one value")
 		}
 	}
 	return o, nil

@@ -195,7 +195,7 @@ func (c *conn) repeat(b []byte) (used int) {
 
 // fits reports whether the current batch can take a with a floor.
 func (c *conn) fits(a ask, floor isotone.Timestamp) bool {
-	return c.commands == 0 || a.mode == c.batch.Mode && a.u64 == c.batch.U64 && floor == c.batch.Floor && c.room(a) > 0
+	return c.commands == 0 || a.mode == c.batch.Mode && a.u64 == c.batch.U64 && a.timeline == c.batch.Timeline && floor == c.batch.Floor && c.room(a) > 0
 }
 
 // room returns how many more commands like a the batch can take: one request to the backend has the
@@ -205,7 +205,7 @@ func (c *conn) room(a ask) int {
 }
 
 func (c *conn) add(a ask, floor isotone.Timestamp, n int) {
-	c.batch.Mode, c.batch.U64, c.batch.Floor = a.mode, a.u64, floor
+	c.batch.Mode, c.batch.U64, c.batch.Timeline, c.batch.Floor = a.mode, a.u64, a.timeline, floor
 	if last := len(c.runs) - 1; last >= 0 && c.runs[last].count == a.count {
 		c.runs[last].n += n
 	} else {

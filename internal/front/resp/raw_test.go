@@ -38,9 +38,9 @@ var raw = []struct{ name, say, want string }{
 		badOption + badTrace("1") + badTrace(strings.ToUpper(traceparent)) + badOption + badOption + "-ERR wrong number of arguments for 'ts' command\r\n" + stamp(0)},
 	{"bad floors do not disturb", "TS FLOOR\r\nTS FLOOR 1\r\nTS 1 FLOOR\r\nTS 1 FLOOR " + floor + "0\r\nTS 1 FLOOR " + floor + " LEASE\r\nTS 1 QUORUM FLOOR\r\n" +
 		"TS 0 FLOOR " + floor + "\r\nTS 1 FAST FLOOR " + floor + "\r\nTS 1 LEASE x FLOOR " + floor + "\r\nTS 1 FLOOR " + floor + " FLOOR " + floor + "\r\nTS 1 FLOOR \"\"\r\nTS\r\n",
-		"-ERR FLOOR and TRACEPARENT come last, each once and with one value\r\n" + badFloor("1") + "-ERR FLOOR and TRACEPARENT come last, each once and with one value\r\n" + badFloor(floor+"0") +
-			strings.Repeat("-ERR FLOOR and TRACEPARENT come last, each once and with one value\r\n", 2) + badCount("0") + "-ERR mode \"FAST\": want QUORUM or LEASE\r\n" +
-			"-ERR wrong number of arguments for 'ts' command\r\n-ERR FLOOR and TRACEPARENT come last, each once and with one value\r\n" + badFloor("") + stamp(0)},
+		"-ERR FLOOR, TIMELINE and TRACEPARENT come last, each once and with one value\r\n" + badFloor("1") + "-ERR FLOOR, TIMELINE and TRACEPARENT come last, each once and with one value\r\n" + badFloor(floor+"0") +
+			strings.Repeat("-ERR FLOOR, TIMELINE and TRACEPARENT come last, each once and with one value\r\n", 2) + badCount("0") + "-ERR mode \"FAST\": want QUORUM or LEASE\r\n" +
+			"-ERR wrong number of arguments for 'ts' command\r\n-ERR FLOOR, TIMELINE and TRACEPARENT come last, each once and with one value\r\n" + badFloor("") + stamp(0)},
 	{"nothing", "\r\n\n  \r\n*0\r\n*-1\r\nPING\r\n", "+PONG\r\n"},
 
 	{"ping", "PING\r\nping hello\r\nPING a b\r\n", "+PONG\r\n$5\r\nhello\r\n-ERR wrong number of arguments for 'ping' command\r\n"},
@@ -134,7 +134,7 @@ const floor = "0123456789abcdef00000000000000ff"
 
 const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-const badOption = "-ERR FLOOR and TRACEPARENT come last, each once and with one value\r\n"
+const badOption = "-ERR FLOOR, TIMELINE and TRACEPARENT come last, each once and with one value\r\n"
 
 func badTrace(s string) string {
 	return fmt.Sprintf("-ERR traceparent %.60q: want that of W3C Trace Context, such as %s\r\n", s, traceparent)

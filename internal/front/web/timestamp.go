@@ -84,7 +84,7 @@ func newCall() *call {
 func (h *handler) take(ctx context.Context, q *httpapi.Query) (isotone.Range, error) {
 	c := calls.Get().(*call)
 	c.counts[0], c.ranges[0] = q.Count, isotone.Range{}
-	c.batch.Mode, c.batch.U64, c.batch.Floor, c.batch.Err, c.batch.Trace = q.Mode, q.Format.IsU64(), q.Floor, nil, trace.Of(ctx)
+	c.batch.Mode, c.batch.U64, c.batch.Floor, c.batch.Timeline, c.batch.Err, c.batch.Trace = q.Mode, q.Format.IsU64(), q.Floor, q.Timeline, nil, trace.Of(ctx)
 	s := sessionOf(ctx)
 	c.batch.Raise, c.batch.Moved = c.batch.Floor != (isotone.Timestamp{}) && s.May(access.Floors), false
 	c.batch.Counts, c.batch.Ranges = c.counts[:], c.ranges[:]

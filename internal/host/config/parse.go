@@ -206,6 +206,7 @@ func (p *parser) members(f *Flags, s *Settings) {
 // forwarding parses FORWARD, and refuses what could reach no leader, or would send a secret to another
 // machine in plaintext.
 func (p *parser) forwarding(f *Flags, s *Settings) {
+	s.Timelines = p.onOff("timelines", f.Timelines)
 	s.Forward = p.onOff("forward", f.Forward)
 	if s.Forward && s.RequireTLS && s.ForwardCA == "" {
 		p.faults.add("forward-ca", "", "want a file, as FORWARD and REQUIRE_TLS are set: the leader refuses what is forwarded without TLS")

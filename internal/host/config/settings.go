@@ -56,6 +56,7 @@ type Settings struct {
 	ReadMode               isotone.ReadMode
 	RTT                    time.Duration // one Raft tick
 	ShutdownDelay          time.Duration
+	Timelines              bool // see node.Config.Timelines
 	Forward                bool
 	ForwardCA              string // "": FORWARD without TLS
 	ForwardCredentialFile  string // "": none

@@ -116,6 +116,9 @@ const (
 
 var errClosed = isotone.Errorf(isotone.CodeNoLeader, "the proxy is shutting down")
 
+// errTimeline: the cluster is asked for the default order.
+var errTimeline = isotone.Errorf(isotone.CodeInvalidArgument, "a proxy serves no timelines; ask a node of the cluster")
+
 // NewUpstream returns an upstream. wake must be safe for concurrent use, and make the
 // loop call Turn soon. The caller must Close it.
 func NewUpstream(cfg Config, wake func()) *Upstream {
@@ -149,6 +152,8 @@ func (u *Upstream) Submit(b *front.Batch) {
 	switch {
 	case u.closed:
 		err = errClosed
+	case b.Timeline != "":
+		err = errTimeline
 	case u.requests+len(b.Counts) > u.cfg.RequestsMax:
 		err = isotone.Errorf(isotone.CodeOverloaded, "%d requests are waiting for the cluster", u.requests)
 	default:

@@ -1,0 +1,31 @@
+package admin
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
+)
+
+func (h *Handler) timelines(r *http.Request, _ []byte) (any, error) {
+	q, limit := r.URL.Query(), front.TimelinesPage
+	if text := q.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > front.TimelinesPage {
+			return nil, isotone.Errorf(isotone.CodeInvalidArgument, "limit: want a number from 1 to %d, not %.32q", front.TimelinesPage, text)
+		}
+		limit = n
+	}
+	return h.cfg.Timelines.Timelines(q.Get("prefix"), q.Get("after"), limit)
+}
+
+func (h *Handler) groups(*http.Request, []byte) (any, error) { return h.cfg.Timelines.Groups() }
+
+func (h *Handler) changeTimelines(r *http.Request, body []byte) (any, error) {
+	var c front.TimelineChange
+	if err := decode(body, &c); err != nil {
+		return nil, err
+	}
+	return struct{}{}, h.cfg.Timelines.ChangeTimelines(r.Context(), c)
+}

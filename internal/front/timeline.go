@@ -1,0 +1,88 @@
+package front
+
+import "context"
+
+// Timelines has the commands of operators for timelines. Only the leader can answer; the error of another node names the leader. It is
+// safe for concurrent use.
+type Timelines interface {
+	// Timelines describes those with a prefix whose names come after a name: the first limit, in the order of their names.
+	Timelines(prefix, after string, limit int) (TimelineList, error)
+	// Groups describes all groups that have or had timelines, or were made by an operator.
+	Groups() (GroupList, error)
+	// ChangeTimelines changes timelines or groups, and returns when the change is applied or ctx ends; then it may still happen.
+	// The error is invalid_argument if one exists already, or if the change contradicts what there is, and not_found if there is none.
+	// Of several creations those are done that can be.
+	ChangeTimelines(ctx context.Context, c TimelineChange) error
+}
+
+// The actions of a TimelineChange.
+const (
+	CreateTimelines = "create"
+	DeleteTimeline  = "delete"
+	MoveTimeline    = "move"
+	RaiseTimeline   = "floor"
+	SealTimeline    = "seal"
+	MakeGroup       = "make"
+	DropGroup       = "drop"
+)
+
+// TimelinesPage bounds the timelines in one answer, TimelinesAtOnce those of one creation.
+const (
+	TimelinesPage   = 1000
+	TimelinesAtOnce = 256
+)
+
+// TimelineChange is a change of timelines or of a group that an operator asks for.
+type TimelineChange struct {
+	Action string `json:"action"`
+	// Names are those of the timelines: 1 to TimelinesAtOnce to create, one for the other actions.
+	Names []string `json:"names,omitempty"`
+	// ID, if not 0, is that of the timeline that is meant. A request that has it can be repeated: it never changes one of the
+	// same name that came after.
+	ID uint64 `json:"id,string,omitempty"`
+	// Group is the group to move to, to create in, to make or to drop. "" to create in that of the hash slot.
+	Group string `json:"group,omitempty"`
+	// Time is what all later timestamps are above, with floor, and with create: a timestamp or a time, in any form that
+	// oracle.ParseFloor takes. More than a day ahead of the clock it needs Force.
+	Time  string `json:"time,omitempty"`
+	Force bool   `json:"force,omitempty"`
+}
+
+// TimelineList describes timelines.
+type TimelineList struct {
+	// Total is how many the cluster has.
+	Total     int              `json:"total"`
+	Timelines []TimelineRecord `json:"timelines"`
+	// After is the name to go on after; empty if there are no more.
+	After string `json:"after,omitempty"`
+}
+
+// TimelineRecord describes one timeline.
+type TimelineRecord struct {
+	Name string `json:"name"`
+	// ID is the log index of its creation: one that is deleted and created again has another.
+	ID    uint64 `json:"id,string"`
+	Group string `json:"group"`
+	// NodeID owns its group, 0 for none, and Addr is its client address.
+	NodeID uint64 `json:"nodeID"`
+	Addr   string `json:"addr,omitempty"`
+	// Sealed: it issues nothing any more. Bound is then above the times of all its timestamps, in unix nanoseconds.
+	Sealed bool   `json:"sealed,omitempty"`
+	Bound  uint64 `json:"bound,string,omitempty"`
+}
+
+// GroupList describes groups of timelines.
+type GroupList struct {
+	Groups []GroupRecord `json:"groups"`
+}
+
+// GroupRecord describes one group.
+type GroupRecord struct {
+	Name string `json:"name"`
+	// NodeID owns it, 0 for none, and Addr is its client address. Grant is the log index since which it does.
+	NodeID uint64 `json:"nodeID"`
+	Addr   string `json:"addr,omitempty"`
+	Grant  uint64 `json:"grant,string"`
+	// Timelines is how many it has.
+	Timelines int `json:"timelines"`
+}

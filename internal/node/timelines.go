@@ -1,0 +1,213 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/timeline"
+	"github.com/isotone/isotone/internal/front"
+)
+
+// What operators ask for about timelines; see front.Timelines.
+
+var errTimelinesOff = isotone.Errorf(isotone.CodeInvalidArgument, "timelines are off; start all nodes with TIMELINES=1")
+
+// timelineRequests are changes of timelines that are not answered. They belong to the core loop's goroutine.
+type timelineRequests struct {
+	open   map[uint64]chan<- replica.TimelineAnswer // by token; each has room for the answer
+	tokens uint64
+}
+
+// take adds a change to the input of the next turn.
+func (t *timelineRequests) take(q replica.TimelineRequest, done chan<- replica.TimelineAnswer, in *replica.Input) {
+	if len(t.open) >= operationsMax {
+		done <- replica.TimelineAnswer{Err: isotone.ErrOverloaded}
+		return
+	}
+	t.tokens++
+	q.Token = t.tokens
+	t.open[q.Token] = done
+	in.TimelineRequests = append(in.TimelineRequests, q)
+}
+
+func (t *timelineRequests) answer(a replica.TimelineAnswer) {
+	t.open[a.Token] <- a
+	delete(t.open, a.Token)
+}
+
+// Timelines describes timelines; see front.Timelines.
+func (n *Node) Timelines(prefix, after string, limit int) (l front.TimelineList, err error) {
+	err = n.asLeader(func(r *replica.Replica) {
+		table := r.Timelines()
+		l = front.TimelineList{Total: table.Len(), Timelines: []front.TimelineRecord{}}
+		limit = min(max(limit, 1), front.TimelinesPage)
+		names := table.Timelines(prefix, after, limit+1)
+		if len(names) > limit {
+			names = names[:limit]
+			l.After = names[limit-1]
+		}
+		for _, name := range names {
+			have, _ := table.Timeline(name)
+			g, _ := table.Group(have.Group)
+			l.Timelines = append(l.Timelines, front.TimelineRecord{
+				Name: name, ID: have.ID, Group: have.Group, NodeID: oracle.NodeOf(g.Owner), Addr: n.addrOf(g.Owner), Sealed: have.Bound != 0, Bound: have.Bound,
+			})
+		}
+	})
+	return l, err
+}
+
+// Groups describes groups of timelines; see front.Timelines.
+func (n *Node) Groups() (l front.GroupList, err error) {
+	err = n.asLeader(func(r *replica.Replica) {
+		table := r.Timelines()
+		l.Groups = []front.GroupRecord{}
+		for _, name := range table.Groups() {
+			g, _ := table.Group(name)
+			l.Groups = append(l.Groups, front.GroupRecord{
+				Name: name, NodeID: oracle.NodeOf(g.Owner), Addr: n.addrOf(g.Owner), Grant: g.Grant, Timelines: table.LenOf(name),
+			})
+		}
+	})
+	return l, err
+}
+
+// asLeader runs f on the loop of the core if this node leads.
+func (n *Node) asLeader(f func(*replica.Replica)) (err error) {
+	if !n.call(func() {
+		if !n.core.replica.Status().Serving {
+			err = n.redirect()
+			return
+		}
+		f(n.core.replica)
+	}) {
+		return errStopped
+	}
+	return err
+}
+
+// addrOf returns the client address of a member, "" if it has none.
+func (n *Node) addrOf(member uint64) string {
+	for _, m := range n.core.replica.Members() {
+		if m.ID == member {
+			return m.ClientAddr
+		}
+	}
+	return ""
+}
+
+// ChangeTimelines changes timelines; see front.Timelines.
+func (n *Node) ChangeTimelines(ctx context.Context, c front.TimelineChange) error {
+	if !n.cfg.Timelines {
+		return errTimelinesOff
+	}
+	command, err := n.timelineCommand(c)
+	if err != nil {
+		return err
+	}
+	done := make(chan replica.TimelineAnswer, 1)
+	if !n.call(func() {
+		n.core.timelines.take(replica.TimelineRequest{Command: command, Force: c.Force}, done, &n.core.next)
+	}) {
+		return errStopped
+	}
+	select {
+	case a := <-done:
+		if a.Err != nil {
+			return a.Err
+		}
+		return refusalOf(c, a.Outcomes)
+	case <-ctx.Done():
+	case <-n.hosts[0].Done():
+		return errStopped
+	}
+	return isotone.Errorf(isotone.CodeDeadlineExceeded, "the change was not confirmed in time: it may still happen; list the timelines before you try again")
+}
+
+// timelineCommand returns the command for a change.
+func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command, err error) {
+	kinds := map[string]timeline.Kind{
+		front.CreateTimelines: timeline.KindCreate, front.DeleteTimeline: timeline.KindDelete, front.MoveTimeline: timeline.KindMove, front.RaiseTimeline: timeline.KindFloor,
+		front.SealTimeline: timeline.KindSeal, front.MakeGroup: timeline.KindMake, front.DropGroup: timeline.KindDrop,
+	}
+	command = timeline.Command{Kind: kinds[c.Action], ID: c.ID, Group: c.Group}
+	ofGroup := command.Kind == timeline.KindMake || command.Kind == timeline.KindDrop
+	switch {
+	case command.Kind == 0:
+		return command, isotone.Errorf(isotone.CodeInvalidArgument, "action: want create, delete, move, floor, seal, make or drop, not %.32q", c.Action)
+	case ofGroup && len(c.Names) > 0:
+		return command, isotone.Errorf(isotone.CodeInvalidArgument, "names: %s is about a group", c.Action)
+	case !ofGroup && command.Kind != timeline.KindCreate && len(c.Names) != 1:
+		return command, isotone.Errorf(isotone.CodeInvalidArgument, "names: %s takes one timeline", c.Action)
+	case command.Kind == timeline.KindCreate && (len(c.Names) == 0 || len(c.Names) > front.TimelinesAtOnce):
+		return command, isotone.Errorf(isotone.CodeInvalidArgument, "names: want 1 to %d timelines to create at once", front.TimelinesAtOnce)
+	case command.Kind == timeline.KindFloor && c.Time == "":
+		return command, isotone.Errorf(isotone.CodeInvalidArgument, "time: want the time or the timestamp that all later ones are to be above")
+	}
+	if c.Time != "" {
+		floor, err := oracle.ParseFloor(c.Time, uint64(max(0, n.cfg.Clock.Wall().UnixNano())))
+		if err != nil {
+			return command, isotone.Errorf(isotone.CodeInvalidArgument, "time: %v", err)
+		}
+		command.Time = floor.Time
+	}
+	for _, name := range c.Names {
+		if err := timeline.CheckName(name); err != nil {
+			return command, isotone.Errorf(isotone.CodeInvalidArgument, "names: %v", err)
+		}
+		if command.Name = name; command.Kind == timeline.KindCreate {
+			command.Creations = append(command.Creations, timeline.Creation{Name: name, Group: c.Group, Above: command.Time})
+		}
+	}
+	if needsGroup := ofGroup || command.Kind == timeline.KindMove; needsGroup || c.Group != "" {
+		if err := timeline.CheckName(c.Group); err != nil {
+			return command, isotone.Errorf(isotone.CodeInvalidArgument, "group: %v", err)
+		}
+	}
+	return command, nil
+}
+
+// refusalOf returns why a change was refused, or nil. Of several creations it names those.
+func refusalOf(c front.TimelineChange, outcomes []timeline.Refusal) error {
+	var texts []string
+	code := isotone.CodeInvalidArgument
+	for i, o := range outcomes {
+		if o == timeline.Done {
+			continue
+		}
+		name := c.Group
+		if i < len(c.Names) {
+			name = c.Names[i]
+		}
+		texts = append(texts, fmt.Sprintf(refusalTexts[o], name, c.Group))
+		if o == timeline.NotFound || o == timeline.NoGroup {
+			code = isotone.CodeNotFound
+		}
+	}
+	switch {
+	case len(texts) == 0:
+		return nil
+	case len(outcomes) > 1:
+		texts[0] = fmt.Sprintf("%d of %d were created; ", len(outcomes)-len(texts), len(outcomes)) + texts[0]
+	}
+	return isotone.Errorf(code, "%s", strings.Join(texts, "; "))
+}
+
+// refusalTexts say why a change was refused, of the timeline or group with the first name, and with the group as the second one.
+var refusalTexts = map[timeline.Refusal]string{
+	timeline.NotFound:   "there is no timeline %[1]q, or it has another ID",
+	timeline.NoGroup:    "there is no group %[2]q",
+	timeline.Exists:     "the timeline %[1]q exists",
+	timeline.Sealed:     "the timeline %[1]q is sealed",
+	timeline.Leased:     "the owner of the group of %[1]q answers by a lease; end that first",
+	timeline.Superseded: "the group %[2]q has changed its owner",
+	timeline.NoMember:   "the owner of the group %[2]q is no member",
+	timeline.Full:       "there is no room for %[1]q: the cluster has as many as there may be",
+	timeline.NotEmpty:   "the group %[2]q has timelines; move or delete these first",
+	timeline.Fixed:      "the group %[2]q is one of the 256 of hash slots, which stay",
+	timeline.TooLate:    "the time is so near the end of all times that no timestamp of %[1]q would be above it",
+}
