@@ -90,7 +90,7 @@ func (c *core) carry(r front.Carried) (w *carried, nonce uint64, err error) {
 		return nil, 0, isotone.Errorf(isotone.CodeNoLeader, "this node is not connected to node %d, which leads", oracle.NodeOf(s.Leader))
 	case !conn.carries:
 		return nil, 0, c.node.askLeader() // or its version does not know such requests
-	case len(k.waiting) >= carriedMax || len(conn.conn.Buffered()) >= peerOutputMax:
+	case len(k.waiting) >= carriedMax || conn.full():
 		return nil, 0, isotone.ErrOverloaded
 	}
 	b, err := wire.AppendCarry(conn.conn.Buffered(), k.nonce+1, &wire.Carry{Who: r.Who, Method: r.Method, Target: r.Target, Body: r.Body})

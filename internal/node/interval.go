@@ -71,7 +71,7 @@ func (c *core) publishClock(s *replica.Status) {
 // without a connection, or one that does not read, is asked again by a later step.
 func (c *core) exchangeClock(e *replica.Effects) {
 	to := func(id uint64, add func(b []byte) []byte) {
-		if conn := c.peers.conns[id]; conn != nil && len(conn.conn.Buffered()) < peerOutputMax {
+		if conn := c.peers.conns[id]; conn != nil && !conn.full() {
 			conn.write(add(conn.conn.Buffered()))
 		}
 	}

@@ -18,9 +18,13 @@ import (
 	"github.com/isotone/isotone/internal/host/peer"
 )
 
-// peerOutputMax bounds what waits for a peer that does not read, in bytes. Raft keeps a few
-// hundred appends in flight, and past that a message is stale.
-const peerOutputMax = 8 << 20
+// peerOutputMax bounds what waits for a peer that does not read, in bytes: a snapshot, and 8 MiB. Raft
+// keeps a few hundred appends in flight, and past that a message is stale.
+const peerOutputMax = wire.MessageSizeMax + 8<<20
+
+// snapshotAfterMax is how much may wait for a peer when a snapshot is sent to it. The replica sends a snapshot again and again
+// until it is acknowledged; a large one may still wait here itself.
+const snapshotAfterMax = 1 << 20
 
 // peers is what the core knows of the other members' connections. It belongs to the core
 // loop's goroutine, but for transport.
@@ -300,10 +304,14 @@ func (p *peerConn) sendClock() {
 
 func (p *peerConn) send(msgs []*raftpb.Message) {
 	b := p.conn.Buffered()
+	sealed := p.conn.Unwritten() - len(b) // by TLS
 	dropped := &p.core.peers.dropped
 	for _, m := range msgs {
-		if len(b) >= peerOutputMax {
+		switch waiting := sealed + len(b); {
+		case waiting >= peerOutputMax:
 			dropped.outputFull++
+			continue
+		case waiting >= snapshotAfterMax && m.GetType() == raftpb.MsgSnap:
 			continue
 		}
 		before := len(b)
@@ -313,6 +321,9 @@ func (p *peerConn) send(msgs []*raftpb.Message) {
 	}
 	p.write(b)
 }
+
+// full reports whether too much waits for the peer to add what may be left out.
+func (p *peerConn) full() bool { return p.conn.Unwritten() >= peerOutputMax }
 
 // write replaces the output by b, which begins with what it was.
 func (p *peerConn) write(b []byte) {

@@ -17,8 +17,8 @@ const toldNonce = math.MaxUint64
 func (n *Node) Tell(report []byte) {
 	n.post(func() {
 		for _, p := range n.core.peers.conns {
-			if b := p.conn.Buffered(); len(b) < peerOutputMax {
-				p.write(wire.AppendCarryAnswer(b, toldNonce, 0, report))
+			if !p.full() {
+				p.write(wire.AppendCarryAnswer(p.conn.Buffered(), toldNonce, 0, report))
 			}
 		}
 	})

@@ -181,3 +181,19 @@ func TestReadSeed_TellsNoneFromADamagedOne(t *testing.T) {
 		t.Errorf("removed: %v, %v", s, err)
 	}
 }
+
+// What a node can have as a snapshot can be restored.
+func TestRead_TakesTheLargestState(t *testing.T) {
+	d := sample()
+	d.State = bytes.Repeat([]byte{255}, 16<<20)
+	d.Seal()
+	s := sampleSeed()
+	s.Backup = d
+	dir := t.TempDir()
+	if err := WriteSeed(dir, &s, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadSeed(dir); err != nil || !reflect.DeepEqual(*got, s) {
+		t.Error(err)
+	}
+}
