@@ -186,6 +186,7 @@ func (c *core) reset() {
 	in.Refused = in.Refused[:0]
 	in.Clocks, in.LeaseRequests, in.TimelineRequests = in.Clocks[:0], in.LeaseRequests[:0], in.TimelineRequests[:0]
 	in.ClockAsks, in.ClockAnswers = in.ClockAsks[:0], in.ClockAnswers[:0]
+	in.OwnerAsks, in.OwnerAnswers = in.OwnerAsks[:0], in.OwnerAnswers[:0]
 }
 
 // carryOut sends, writes and answers.
@@ -198,6 +199,7 @@ func (c *core) carryOut(e *replica.Effects) {
 		c.peers.sendClock()
 	}
 	c.exchangeClock(e)
+	c.exchangeOwners(e)
 	if e.Write != nil {
 		c.disk.write(e.Write)
 	}

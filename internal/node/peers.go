@@ -244,6 +244,8 @@ func (p *peerConn) open(nc net.Conn) {
 	p.stream.OnUpdate(p.updated)
 	p.stream.OnClockAsk(p.askedClock)
 	p.stream.OnClockTold(p.toldClock)
+	p.stream.OnOwnerAsk(p.askedByOwner)
+	p.stream.OnOwnerTold(p.toldOwner)
 	p.stream.OnCarry(p.carried)
 	p.stream.OnCarryAnswer(p.carryAnswered)
 	if secured {

@@ -9,6 +9,7 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/timeline"
+	"github.com/isotone/isotone/internal/core/wire"
 	"github.com/isotone/isotone/internal/front"
 )
 
@@ -100,6 +101,18 @@ func (n *Node) addrOf(member uint64) string {
 	return ""
 }
 
+// memberOf returns the member that a node is, the latest if it is being replaced.
+func (n *Node) memberOf(node uint64) (id uint64, ok bool) {
+	n.call(func() {
+		for _, m := range n.core.replica.Members() {
+			if oracle.NodeOf(m.ID) == node && m.ID >= id {
+				id, ok = m.ID, true
+			}
+		}
+	})
+	return id, ok
+}
+
 // ChangeTimelines changes timelines; see front.Timelines.
 func (n *Node) ChangeTimelines(ctx context.Context, c front.TimelineChange) error {
 	if !n.cfg.Timelines {
@@ -132,13 +145,13 @@ func (n *Node) ChangeTimelines(ctx context.Context, c front.TimelineChange) erro
 func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command, err error) {
 	kinds := map[string]timeline.Kind{
 		front.CreateTimelines: timeline.KindCreate, front.DeleteTimeline: timeline.KindDelete, front.MoveTimeline: timeline.KindMove, front.RaiseTimeline: timeline.KindFloor,
-		front.SealTimeline: timeline.KindSeal, front.MakeGroup: timeline.KindMake, front.DropGroup: timeline.KindDrop,
+		front.SealTimeline: timeline.KindSeal, front.MakeGroup: timeline.KindMake, front.DropGroup: timeline.KindDrop, front.GrantGroup: timeline.KindGrant,
 	}
 	command = timeline.Command{Kind: kinds[c.Action], ID: c.ID, Group: c.Group}
-	ofGroup := command.Kind == timeline.KindMake || command.Kind == timeline.KindDrop
+	ofGroup := command.Kind == timeline.KindMake || command.Kind == timeline.KindDrop || command.Kind == timeline.KindGrant
 	switch {
 	case command.Kind == 0:
-		return command, isotone.Errorf(isotone.CodeInvalidArgument, "action: want create, delete, move, floor, seal, make or drop, not %.32q", c.Action)
+		return command, isotone.Errorf(isotone.CodeInvalidArgument, "action: want create, delete, move, floor, seal, make, drop or grant, not %.32q", c.Action)
 	case ofGroup && len(c.Names) > 0:
 		return command, isotone.Errorf(isotone.CodeInvalidArgument, "names: %s is about a group", c.Action)
 	case !ofGroup && command.Kind != timeline.KindCreate && len(c.Names) != 1:
@@ -147,6 +160,13 @@ func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command
 		return command, isotone.Errorf(isotone.CodeInvalidArgument, "names: want 1 to %d timelines to create at once", front.TimelinesAtOnce)
 	case command.Kind == timeline.KindFloor && c.Time == "":
 		return command, isotone.Errorf(isotone.CodeInvalidArgument, "time: want the time or the timestamp that all later ones are to be above")
+	}
+	if command.Kind == timeline.KindGrant {
+		member, ok := n.memberOf(c.NodeID)
+		if !ok {
+			return command, isotone.Errorf(isotone.CodeInvalidArgument, "nodeID: node %d is no member of this cluster", c.NodeID)
+		}
+		command.Grants = []timeline.Grant{{Group: c.Group, Member: member}}
 	}
 	if c.Time != "" {
 		floor, err := oracle.ParseFloor(c.Time, uint64(max(0, n.cfg.Clock.Wall().UnixNano())))
@@ -210,4 +230,49 @@ var refusalTexts = map[timeline.Refusal]string{
 	timeline.NotEmpty:   "the group %[2]q has timelines; move or delete these first",
 	timeline.Fixed:      "the group %[2]q is one of the 256 of hash slots, which stay",
 	timeline.TooLate:    "the time is so near the end of all times that no timestamp of %[1]q would be above it",
+}
+
+// ownerFramesMax bounds the questions of one owner in one turn, and the answers of one voter. An owner has two rounds under way, and repeats
+// one with each tick; more of them are dropped, which is as if they were lost.
+const ownerFramesMax = 8
+
+// exchangeOwners sends what owners of timelines ask, and what they are told.
+func (c *core) exchangeOwners(e *replica.Effects) {
+	for _, q := range e.AskVoters {
+		if p := c.peers.conns[q.Peer]; p != nil && !p.full() {
+			p.write(wire.AppendOwnerAsk(p.conn.Buffered(), q.Session, q.Round))
+		}
+	}
+	for _, a := range e.TellOwners {
+		if p := c.peers.conns[a.Peer]; p != nil && !p.full() {
+			p.write(wire.AppendOwnerTold(p.conn.Buffered(), a.Session, a.Round, a.Fence))
+		}
+	}
+}
+
+// askedByOwner takes in a question of the peer.
+func (p *peerConn) askedByOwner(session, round uint64) {
+	in, q := &p.core.next, replica.OwnerAsk{Peer: p.stream.Peer(), Session: session, Round: round}
+	if mayTake(in.OwnerAsks, func(o replica.OwnerAsk) bool { return o.Peer == q.Peer }) {
+		in.OwnerAsks = append(in.OwnerAsks, q)
+	}
+}
+
+// toldOwner takes in the answer of the peer to a question of this node.
+func (p *peerConn) toldOwner(session, round, fence uint64) {
+	in, a := &p.core.next, replica.OwnerAnswer{OwnerAsk: replica.OwnerAsk{Peer: p.stream.Peer(), Session: session, Round: round}, Fence: fence}
+	if mayTake(in.OwnerAnswers, func(o replica.OwnerAnswer) bool { return o.Peer == a.Peer }) {
+		in.OwnerAnswers = append(in.OwnerAnswers, a)
+	}
+}
+
+// mayTake reports whether fewer than ownerFramesMax of the list are of a peer.
+func mayTake[T any](list []T, isOfPeer func(T) bool) bool {
+	n := 0
+	for _, one := range list {
+		if isOfPeer(one) {
+			n++
+		}
+	}
+	return n < ownerFramesMax
 }

@@ -190,6 +190,16 @@ const (
 	OwnUngranted            // T1: a leader issues timestamps of a timeline before it is granted its group
 	BaseOnce                // T2: an owner compares with the base of a timeline only when it first issues
 	IssueSealed             // T11: a sealed timeline goes on
+	FenceByApplied          // T4: a voter tells an owner what it has applied
+	CompactedIsClean        // T4: what a snapshot has replaced does not count
+	NoConfigFence           // T4: changes of membership do not count
+	TouchedIgnored          // T5: an owner does not look at what it has been told
+	OwnerCountsTooFew       // T5: a round is confirmed by one voter less than a quorum
+	CountAnyone             // T5: the answers of learners and former members count
+	OldConfigCounts         // T5: a round outlives its configuration
+	OwnerReusesNumber       // T3: all rounds of an owner have one number
+	CountLateTold           // T5: an answer to an earlier round counts
+	LeaderSelfUnchecked     // T7: a leader does not look into its own log
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
 	UnrefusedSecond         // liveness: a second change is proposed while one is under way
 	UnrefusedInJoint        // liveness: a change is proposed between the two configurations of another
@@ -249,7 +259,8 @@ func (m Mutant) IsDirected() bool {
 		WaitForDeaf, CampaignTogether, ResignedCampaigns,
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
-		ClientFloorByAnyone, ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal:
+		ClientFloorByAnyone, ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal,
+		FenceByApplied, CompactedIsClean, NoConfigFence, CountAnyone, OldConfigCounts, OwnerReusesNumber, CountLateTold:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

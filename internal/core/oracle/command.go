@@ -73,6 +73,15 @@ type Command struct {
 	Timeline timeline.Command // KindTimeline
 }
 
+// Fences reports whether the owner of a timeline has to know of a command before it may answer. What cannot be decoded is one.
+func Fences(data []byte) bool {
+	if len(data) == 0 || Kind(data[0]) != KindTimeline {
+		return false
+	}
+	c, err := DecodeCommand(data)
+	return err != nil || c.Timeline.Fences()
+}
+
 // Durable says that member ID has the committed log up to Index on disk.
 type Durable struct{ ID, Index uint64 }
 

@@ -36,14 +36,16 @@ type cluster struct {
 // node is one member of a test cluster and its disk.
 type node struct {
 	*replica.Replica
-	id     uint64
-	cfg    replica.Config
-	disk   disk
-	inbox  []*raftpb.Message
-	clocks []replica.PeerClock
-	hellos []replica.Hello // admitted, from peers that repeat them
-	asks   []replica.ClockAsk
-	tells  []replica.ClockAnswer
+	id         uint64
+	cfg        replica.Config
+	disk       disk
+	inbox      []*raftpb.Message
+	clocks     []replica.PeerClock
+	hellos     []replica.Hello // admitted, from peers that repeat them
+	asks       []replica.ClockAsk
+	tells      []replica.ClockAnswer
+	ownerAsks  []replica.OwnerAsk
+	ownerTells []replica.OwnerAnswer
 	// rate is by how many millionths its steady clock is fast, origin by how much it was ahead at first.
 	rate, origin int64
 	flying       *replica.Write // given out, not durable yet; nil: none
@@ -226,7 +228,8 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 	in.Steady = n.steady(c.mono)
 	in.Clocks = append(in.Clocks, n.clocks...)
 	in.ClockAsks, in.ClockAnswers = append(in.ClockAsks, n.asks...), append(in.ClockAnswers, n.tells...)
-	n.clocks, n.asks, n.tells = nil, nil, nil
+	in.OwnerAsks, in.OwnerAnswers = append(in.OwnerAsks, n.ownerAsks...), append(in.OwnerAnswers, n.ownerTells...)
+	n.clocks, n.asks, n.tells, n.ownerAsks, n.ownerTells = nil, nil, nil, nil, nil
 	e := n.Step(in)
 	switch {
 	case e.Fatal == nil:
@@ -245,6 +248,18 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 	for _, q := range e.AskClock {
 		if to := c.reached(n, q.Peer); to != nil {
 			to.asks = append(to.asks, replica.ClockAsk{Peer: n.id, Nonce: q.Nonce})
+		}
+	}
+	for _, q := range e.AskVoters {
+		if to := c.reached(n, q.Peer); to != nil {
+			q.Peer = n.id
+			to.ownerAsks = append(to.ownerAsks, q)
+		}
+	}
+	for _, a := range e.TellOwners {
+		if to := c.reached(n, a.Peer); to != nil {
+			a.Peer = n.id
+			to.ownerTells = append(to.ownerTells, a)
 		}
 	}
 	for _, a := range e.TellClock {
@@ -336,7 +351,7 @@ func (c *cluster) pass() (busy bool) {
 	for _, n := range c.running() {
 		in := &replica.Input{Messages: n.inbox, Hellos: n.hellos}
 		n.inbox, n.hellos = nil, nil
-		asked := len(n.asks)+len(n.tells) > 0
+		asked := len(n.asks)+len(n.tells)+len(n.ownerAsks)+len(n.ownerTells) > 0
 		if !n.stalled && n.flying != nil {
 			n.disk.save(n.flying)
 			in.Persisted, n.flying = n.flying, nil

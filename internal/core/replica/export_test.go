@@ -31,3 +31,6 @@ func (r *Replica) HeldVotes() (from []uint64) {
 
 // WithoutReplaced is withoutReplaced.
 var WithoutReplaced = withoutReplaced
+
+// OwnerRound returns the number of the latest round of this node as an owner.
+func (r *Replica) OwnerRound() uint64 { return r.owner.lastRound }

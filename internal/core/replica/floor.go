@@ -112,7 +112,7 @@ func (l *leading) passFloor(p *pending) (hold bool, refused *isotone.Error) {
 		return l.holdFloor(f)
 	}
 	now := l.clocks.time()
-	if refused = l.refuseMove(p, f.Time, now); refused != nil {
+	if refused = l.refuseMove(p, f.Time, now, l.floorAheadMax()); refused != nil {
 		return false, refused
 	}
 	if l.alloc.Pass(f) {
@@ -124,18 +124,18 @@ func (l *leading) passFloor(p *pending) (hold bool, refused *isotone.Error) {
 	return l.raiseFor(p, f.Time, now)
 }
 
-// refuseMove returns why a request may not move time to its floor, or nil; now is what the leader's clamped
-// clock shows, 0 if that is not known.
-func (l *leading) refuseMove(p *pending, floor, now uint64) *isotone.Error {
+// refuseMove returns why a request may not move time to its floor, or nil; now is what the clamped clock
+// shows, 0 if that is not known, and most how far ahead of it the floor may be.
+func (f *facts) refuseMove(p *pending, floor, now uint64, most time.Duration) *isotone.Error {
 	switch mayMove := p.Raise || mutant.On(mutant.ClientFloorByAnyone); {
 	case floor > now && !mayMove && now == 0:
 		return errTimeUnknown
 	case floor > now && !mayMove:
-		l.counters.FloorsRefused++
+		f.counters.FloorsRefused++
 		return errMayNotRaise(floor - now)
-	case now != 0 && floor > now+uint64(l.floorAheadMax()) && !mutant.On(mutant.ClientFloorUnbounded):
-		l.counters.FloorsRefused++
-		return floorTooFar(floor-now, l.floorAheadMax()) // also below the ceiling: it would use up the room of 64-bit timestamps
+	case now != 0 && floor > now+uint64(most) && !mutant.On(mutant.ClientFloorUnbounded):
+		f.counters.FloorsRefused++
+		return floorTooFar(floor-now, most) // also below the ceiling: it would use up the room of 64-bit timestamps
 	}
 	return nil
 }

@@ -161,7 +161,7 @@ func (r *Replica) serveByLease(req *Request) bool {
 		r.counters.LeaseMisses += uint64(len(req.Counts))
 		return false
 	}
-	if !r.queue.turns.isOpen() {
+	if !r.queue.turns.isOpen() || req.Timeline != "" && r.tail.fence > r.applied {
 		return false
 	}
 	p := pending{Request: *req, clock: r.leading.arrivalClock(*req)}

@@ -44,6 +44,7 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 	maps.Copy(list, beginningHarms)
 	maps.Copy(list, idHarms)
 	maps.Copy(list, addressHarms)
+	maps.Copy(list, ownerHarms)
 	return list
 }
 

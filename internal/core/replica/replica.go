@@ -146,8 +146,8 @@ type Replica struct {
 	ids        ids
 	interval   intervals
 	queue      queue
-	// allocators are those of the timelines that this process has issued timestamps of; see [timelines.open].
-	allocators map[string]*oracle.Allocator
+	// owner answers for the timelines that this process owns while it does not lead; see owner.go.
+	owner owner
 	// leading belongs to the present term and role.
 	leading leading
 }
@@ -158,6 +158,7 @@ func (r *Replica) compose() {
 	r.clocks.facts, r.digests.facts, r.succession.facts, r.interval.facts, r.queue.facts, r.tail.facts = f, f, f, f, f, f
 	r.admission.facts, r.admission.leading = f, &r.leading
 	r.membership.facts, r.membership.leading, r.membership.tail = f, &r.leading, &r.tail
+	r.owner.facts, r.owner.clocks, r.owner.tail = f, &r.clocks, &r.tail
 	r.ids.facts, r.ids.clocks, r.ids.tail = f, &r.clocks, &r.tail
 	r.leading = newLeading(r)
 }
@@ -196,7 +197,7 @@ func New(cfg Config) (*Replica, error) {
 	}
 	r := &Replica{
 		facts: facts{cfg: cfg, log: raft.NewMemoryStorage(), conf: &raftpb.ConfState{}, peers: map[uint64]*peerView{}},
-		queue: queue{max: cfg.QueueMax}, allocators: map[string]*oracle.Allocator{},
+		queue: queue{max: cfg.QueueMax}, owner: owner{allocators: map[string]*oracle.Allocator{}},
 	}
 	r.interval = newIntervals(&r.cfg)
 	if cfg.LeaseMillis > 0 {
@@ -279,6 +280,7 @@ func (r *Replica) recover() error {
 	if err := r.log.Append(r.cfg.Entries); err != nil {
 		return fmt.Errorf("replica: recovered log: %w", err)
 	}
+	r.tail.noteFences(r.cfg.Snapshot, r.cfg.Entries)
 	for _, e := range r.cfg.Entries {
 		if c, ok := reservation(e); ok {
 			r.recoveredCeiling = max(r.recoveredCeiling, min(c.Target, oracle.CeilingMax))

@@ -20,6 +20,8 @@ func (r *Replica) tick() {
 	r.queue.expire()
 	r.leading.clients.expire()
 	r.leading.timelines.expire()
+	r.owner.tick()
+	r.leading.timelines.granted = false // an owner may be gone
 	r.ids.maintain()
 	r.clocks.send()
 	r.interval.ask()

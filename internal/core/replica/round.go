@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
@@ -53,11 +54,15 @@ type round struct {
 	requests []pending
 	started  time.Duration // Input.Mono
 	clock    uint64        // of the cluster clock when it began, 0 if that did not run
+	fence    uint64        // tail.fence when it began
 	served   Round
 }
 
 // enqueue queues a request, or answers it at once.
 func (r *Replica) enqueue(req Request) {
+	if req.Timeline != "" && r.enqueueOwned(req) {
+		return
+	}
 	if r.role != raft.StateLeader {
 		r.answer(req.Token, r.redirect())
 		return
@@ -97,7 +102,7 @@ func (r *Replica) beginRound(chosen []uint64) {
 	q := &r.queue
 	q.lastRound++
 	r.mutateRound()
-	q.rounds = append(q.rounds, round{id: q.lastRound, requests: q.waiting, started: r.mono, clock: r.leading.roundClock()})
+	q.rounds = append(q.rounds, round{id: q.lastRound, requests: q.waiting, started: r.mono, clock: r.leading.roundClock(), fence: r.tail.fence})
 	q.waiting = q.takeSpare()
 	r.leading.lease.sent.noteSent(q.lastRound, r.mono)
 	r.askRound(chosen)
@@ -164,7 +169,11 @@ func (p *pending) usesClock() bool { return p.U64 && p.Timeline == "" }
 func (l *leading) serveAll(rounds []round, u64 bool) {
 	for i := range rounds {
 		for j := range rounds[i].requests {
-			if p := &rounds[i].requests[j]; p.usesClock() == u64 {
+			switch p := &rounds[i].requests[j]; {
+			case p.usesClock() != u64:
+			case p.Timeline != "" && rounds[i].fence > l.applied && !mutant.On(mutant.LeaderSelfUnchecked):
+				l.queue.held = append(l.queue.held, *p) // until that is applied
+			default:
 				l.serve(p, &rounds[i].served)
 			}
 		}
@@ -225,14 +234,25 @@ func (q *queue) fail(list []pending, err *isotone.Error) {
 
 // redirect returns the error that names the leader, or says that none is known.
 func (f *facts) redirect() *isotone.Error {
-	if f.lead != raft.None && f.lead != f.cfg.Self.NodeID {
-		if m, ok := f.state.Member(f.lead); ok && m.ClientAddr != "" {
-			err := isotone.Errorf(isotone.CodeNotLeader, "node %d leads; ask %s", oracle.NodeOf(f.lead), m.ClientAddr)
-			err.Leader = m.ClientAddr
-			return err
-		}
+	if f.lead != f.cfg.Self.NodeID {
+		return f.redirectTo(f.lead)
 	}
 	return isotone.ErrNoLeader
+}
+
+// redirectTo returns the error that names a member, which leads or owns a timeline, or says that none is known.
+func (f *facts) redirectTo(id uint64) *isotone.Error {
+	m, ok := f.state.Member(id)
+	if !ok || m.ClientAddr == "" {
+		return isotone.ErrNoLeader
+	}
+	what := "leads"
+	if id != f.lead {
+		what = "owns the timeline"
+	}
+	err := isotone.Errorf(isotone.CodeNotLeader, "node %d %s; ask %s", oracle.NodeOf(id), what, m.ClientAddr)
+	err.Leader = m.ClientAddr
+	return err
 }
 
 func (f *facts) answer(token uint64, err *isotone.Error) {

@@ -109,7 +109,7 @@ type Queue struct {
 
 // Queues returns all queues that input can make longer, none ever longer than its bound. It allocates
 // nothing: the simulator asks after each step.
-func (r *Replica) Queues() [10]Queue {
+func (r *Replica) Queues() [12]Queue {
 	responses := 0
 	for _, w := range []*Write{r.tail.inFlight, r.tail.collecting} {
 		if w != nil {
@@ -120,6 +120,8 @@ func (r *Replica) Queues() [10]Queue {
 		{"requests", r.queue.size, r.queue.max},
 		{"rounds", len(r.queue.rounds), roundsMax},
 		{"worker leases of clients", len(r.leading.clients.list), clientLeasesMax},
+		{"requests of an owner", r.owner.size, r.cfg.QueueMax},
+		{"rounds of an owner", len(r.owner.rounds), roundsMax},
 		{"commands of timelines", len(r.leading.timelines.list), timelineCommandsMax},
 		{"worker leases given back", len(r.ids.releasing), oracle.SlotsMax},
 		{"entries not on disk", r.tail.unwritten(), unwrittenEntriesMax},

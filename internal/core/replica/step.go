@@ -63,6 +63,9 @@ type Input struct {
 	StopIDs bool
 	// LeaseRequests are clients' requests for worker leases.
 	LeaseRequests []LeaseRequest
+	// OwnerAsks are questions of owners of timelines, OwnerAnswers the answers to those of this node.
+	OwnerAsks    []OwnerAsk
+	OwnerAnswers []OwnerAnswer
 	// TimelineRequests are requests to change the timelines.
 	TimelineRequests []TimelineRequest
 }
@@ -135,6 +138,9 @@ type Effects struct {
 	// AskClock and TellClock are to be sent to their peers. Losing one is harmless.
 	AskClock  []ClockAsk
 	TellClock []ClockAnswer
+	// AskVoters and TellOwners are to be sent to their peers. Losing one is harmless.
+	AskVoters  []OwnerAsk
+	TellOwners []OwnerAnswer
 	// ClockChanged is set if ClockEstimate has changed.
 	ClockChanged bool
 	// Fatal ends the node: it cannot carry out a log entry or form its cluster. Every later
@@ -156,7 +162,7 @@ func (e *Effects) reset() {
 	clear(e.Send)
 	*e = Effects{
 		Send: e.Send[:0], Answers: e.Answers[:0], LeaseAnswers: e.LeaseAnswers[:0], TimelineAnswers: e.TimelineAnswers[:0], Rounds: e.Rounds[:0],
-		AskClock: e.AskClock[:0], TellClock: e.TellClock[:0],
+		AskClock: e.AskClock[:0], TellClock: e.TellClock[:0], AskVoters: e.AskVoters[:0], TellOwners: e.TellOwners[:0],
 	}
 }
 
@@ -199,6 +205,7 @@ func (r *Replica) Step(in *Input) *Effects {
 		r.leading.timelines.request(in.TimelineRequests[i])
 	}
 	r.leading.timelines.grant()
+	r.owner.step(in)
 	r.campaign()
 	r.startRound()
 	r.processReady()
@@ -233,6 +240,7 @@ func (r *Replica) advance(in *Input) {
 	}
 	for _, id := range in.Gone {
 		r.admission.gone(id)
+		r.leading.timelines.granted = false
 	}
 	for _, h := range in.Hellos {
 		r.admission.connected(h)

@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"math"
-
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
@@ -11,9 +9,8 @@ import (
 	"github.com/isotone/isotone/internal/core/timeline"
 )
 
-// Timelines (docs/decisions/0040-timelines.md). A leader has its process made the owner of all groups that have timelines, and
-// answers once that is applied, with the rounds and the lease of the default order. An owner issues within the bounds that its
-// applied log gives: below the ceiling, and not below the base, which every grant raises above all that earlier owners have issued.
+// What a leader does about timelines: it has its process made the owner of each group with timelines whose owner is gone, and proposes the
+// changes that operators ask for.
 
 // timelineCommandsMax bounds the commands that are proposed and not applied. Half of them may be those of callers.
 const timelineCommandsMax = 256
@@ -22,7 +19,8 @@ const timelineCommandsMax = 256
 type TimelineRequest struct {
 	// Token identifies the request to the caller.
 	Token uint64
-	// Command is of any kind but KindGrant, KindLeaseOn and KindLeaseOff. Its Target does not count.
+	// Command is of any kind but KindLeaseOn and KindLeaseOff. Its Target does not count. One of KindGrant has one grant, of which only
+	// the group and the member count; that has to be connected to the leader.
 	Command timeline.Command
 	// Force permits a floor more than FloorAheadMax ahead of the clock.
 	Force bool
@@ -41,9 +39,9 @@ type TimelineAnswer struct {
 // timelines is what a leader does about timelines in its term. The label of a proposal is the kind of its command.
 type timelines struct {
 	proposals
-	leading    *leading
-	allocators map[string]*oracle.Allocator // of the process, not of the term
-	// granting is set while a grant is proposed and not applied, granted once all groups with timelines are this process's.
+	leading *leading
+	owner   *owner
+	// granting is set while a grant is proposed and not applied, granted while all groups with timelines have owners that are there.
 	granting, granted bool
 	// raising are the floors of clients that are proposed and not applied.
 	raising map[string]uint64
@@ -52,7 +50,7 @@ type timelines struct {
 func newTimelines(r *Replica) timelines {
 	f := &r.facts
 	fail := func(token uint64, err *isotone.Error) { f.answerTimeline(TimelineAnswer{Token: token, Err: err}) }
-	return timelines{proposals: proposals{facts: f, fail: fail}, leading: &r.leading, allocators: r.allocators, raising: map[string]uint64{}}
+	return timelines{proposals: proposals{facts: f, fail: fail}, leading: &r.leading, owner: &r.owner, raising: map[string]uint64{}}
 }
 
 func (f *facts) answerTimeline(a TimelineAnswer) {
@@ -61,13 +59,28 @@ func (f *facts) answerTimeline(a TimelineAnswer) {
 
 // request proposes a change, or answers at once.
 func (t *timelines) request(q TimelineRequest) {
+	t.complete(&q.Command)
 	err := t.refuse(q)
-	q.Command.Target = t.target()
 	if err == nil && !t.propose(q.Command, proposal{token: q.Token}) {
 		err = isotone.ErrOverloaded
 	}
 	if err != nil {
 		t.fail(q.Token, err)
+	}
+}
+
+// complete sets what a caller does not know: how far the shared ceiling is to be, and the processes of a grant.
+func (t *timelines) complete(c *timeline.Command) {
+	c.Target = t.target()
+	for i := range c.Grants {
+		g, _ := t.state.Timelines.Group(c.Grants[i].Group)
+		c.Grants[i].Replaces, c.Grants[i].Session = g.Grant, 0
+		if p := t.peers[c.Grants[i].Member]; p != nil {
+			c.Grants[i].Session = p.session
+		}
+		if c.Grants[i].Member == t.cfg.Self.NodeID {
+			c.Grants[i].Session = t.cfg.Self.Session
+		}
 	}
 }
 
@@ -84,7 +97,9 @@ func (t *timelines) refuse(q TimelineRequest) *isotone.Error {
 		return isotone.ErrOverloaded
 	case t.state.Timelines.Ceiling == 0 && t.leading.clocks.time() == 0:
 		return errNoTimeYet
-	case c.Kind == timeline.KindGrant || c.Kind == timeline.KindLeaseOn || c.Kind == timeline.KindLeaseOff:
+	case c.Kind == timeline.KindGrant && (len(c.Grants) != 1 || c.Grants[0].Session == 0):
+		return isotone.Errorf(isotone.CodeInvalidArgument, "a group is granted to one node, which is connected to the leader")
+	case c.Kind == timeline.KindLeaseOn || c.Kind == timeline.KindLeaseOff:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "nobody can ask for a change of timelines of kind %d", c.Kind)
 	case !q.Force && latest(c) > t.leading.clocks.time()+uint64(FloorAheadMax):
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the floor is more than %v ahead of the clock, and time would stand still for that long; to raise it beyond that, use force", FloorAheadMax)
@@ -125,7 +140,7 @@ func (t *timelines) propose(c timeline.Command, p proposal) bool {
 func (t *timelines) commandApplied(term uint64, c timeline.Command, o oracle.Outcome) {
 	if c.Kind == timeline.KindDelete {
 		if _, ok := t.state.Timelines.Timeline(c.Name); !ok {
-			delete(t.allocators, c.Name)
+			delete(t.owner.allocators, c.Name)
 		}
 	}
 	if t.role != raft.StateLeader || term != t.term {
@@ -162,7 +177,21 @@ func (t *timelines) shared() uint64 {
 	return t.target()
 }
 
-// grant proposes to make this process the owner of each group with timelines that it does not own.
+// ownerSilentTicks is how long an owner may be silent before the leader takes its groups, as a follower's leader may.
+const ownerSilentTicks = suspectTicksMin
+
+// hasOwner reports whether the owner of a group is this process, or one that is connected and has answered a heartbeat lately. At the beginning
+// of a term nobody has.
+func (t *timelines) hasOwner(g timeline.Group) bool {
+	if t.owner.owns(g.Owner, g.Session) {
+		return true
+	}
+	p := t.peers[g.Owner]
+	return p != nil && g.Session != 0 && p.session == g.Session &&
+		(t.leading.tenure < ownerSilentTicks || p.lastActive > 0 && t.ticks-p.lastActive < ownerSilentTicks)
+}
+
+// grant proposes to make this process the owner of each group with timelines whose owner is gone.
 func (t *timelines) grant() {
 	if t.granted || t.granting || t.role != raft.StateLeader || !t.leading.alloc.IsOpen() {
 		return
@@ -170,7 +199,7 @@ func (t *timelines) grant() {
 	table, self := &t.state.Timelines, t.cfg.Self
 	c := timeline.Command{Kind: timeline.KindGrant, Target: t.target()}
 	for _, name := range table.Groups() {
-		if g, _ := table.Group(name); table.LenOf(name) > 0 && !t.owns(g) {
+		if g, _ := table.Group(name); table.LenOf(name) > 0 && !t.hasOwner(g) {
 			c.Grants = append(c.Grants, timeline.Grant{Group: name, Member: self.NodeID, Session: self.Session, Replaces: g.Grant})
 		}
 	}
@@ -179,14 +208,15 @@ func (t *timelines) grant() {
 	}
 }
 
-// owns reports whether this process owns a group by the applied log.
-func (t *timelines) owns(g timeline.Group) bool {
-	return g.Owner == t.cfg.Self.NodeID && (g.Session == t.cfg.Self.Session || mutant.On(mutant.OwnWithoutSession))
-}
-
 // issue is [leading.issue] for a request of a timeline.
 func (t *timelines) issue(p *pending) (issued uint64, hold bool, failed *isotone.Error) {
-	a, hold, failed := t.open(p.Timeline)
+	table := &t.state.Timelines
+	have, ok := table.Timeline(p.Timeline)
+	g, _ := table.Group(have.Group)
+	var a *oracle.Allocator
+	if hold = ok && have.Bound == 0 && !t.hasOwner(g) && !mutant.On(mutant.OwnUngranted); !hold { // else until it is granted
+		a, failed = t.owner.open(p.Timeline)
+	}
 	if a != nil {
 		hold, failed = t.passFloor(p, a)
 	}
@@ -198,69 +228,17 @@ func (t *timelines) issue(p *pending) (issued uint64, hold bool, failed *isotone
 	case hold:
 		return p.issued, true, nil
 	}
-	for ; p.filled < len(p.Counts); p.filled++ {
-		n, rng := p.Counts[p.filled], isotone.Range{}
-		if p.U64 {
-			ok := false
-			if rng, ok = a.Next64(n, 0, math.MaxUint64); !ok {
-				return p.issued, false, isotone.ErrOverloaded
-			}
-		} else if next, full := a.Next(n); full != nil {
-			return p.issued, false, isotone.ErrOverloaded
-		} else {
-			rng = next
-		}
-		p.Ranges[p.filled] = rng
-		p.issued += n
-	}
-	return p.issued, false, nil
+	failed = fill(p, a)
+	return p.issued, false, failed
 }
 
-// open returns the allocator of a timeline, with its time and its bounds as of now. With hold the request has to wait, as the group has no
-// owner yet. The base counts at each timestamp, so that it does not matter what of an earlier tenure is left here.
-func (t *timelines) open(name string) (a *oracle.Allocator, hold bool, failed *isotone.Error) {
-	table := &t.state.Timelines
-	have, ok := table.Timeline(name)
-	switch {
-	case !ok:
-		return nil, false, isotone.Errorf(isotone.CodeNotFound, "there is no timeline %q; create it with: isotone timeline create %s", name, name)
-	case have.Bound != 0 && !mutant.On(mutant.IssueSealed):
-		return nil, false, isotone.Errorf(isotone.CodeNotFound, "the timeline %q is sealed: it issues no timestamps any more", name)
-	}
-	if g, _ := table.Group(have.Group); !t.owns(g) && !mutant.On(mutant.OwnUngranted) {
-		return nil, true, nil
-	}
-	a = t.allocators[name]
-	base, ceiling, ok := table.Bounds(name)
-	switch {
-	case !ok:
-		return nil, false, isotone.ErrOverloaded
-	case a == nil:
-		a = &oracle.Allocator{}
-		a.Open(max(base, 1), ceiling)
-		t.allocators[name] = a
-	case mutant.On(mutant.BaseOnce):
-		base = 0
-	}
-	a.Extend(ceiling)
-	a.Advance(max(base, t.leading.clocks.time()))
-	return a, false, nil
-}
-
-// passFloor makes what is issued next larger than the floor of a request; see [leading.passFloor].
+// passFloor is [owner.passFloor], and has a request wait for a proposal of its floor if that is not below the ceiling.
 func (t *timelines) passFloor(p *pending, a *oracle.Allocator) (hold bool, refused *isotone.Error) {
-	f, now := p.Floor, t.leading.clocks.time()
-	if f == (isotone.Timestamp{}) || a.IsAbove(f) {
-		return false, nil
-	}
-	if refused = t.leading.refuseMove(p, f.Time, now); refused != nil {
+	refused = t.owner.passFloor(p, a)
+	if refused != isotone.ErrOverloaded {
 		return false, refused
 	}
-	p.moved = f.Time > now
-	if a.Pass(f) {
-		t.counters.FloorsPassed++
-		return false, nil
-	}
+	f, now := p.Floor, t.leading.clocks.time()
 	switch {
 	case now == 0:
 		return false, errTimeUnknown
@@ -275,5 +253,6 @@ func (t *timelines) passFloor(p *pending, a *oracle.Allocator) (hold bool, refus
 	}
 	t.raising[p.Timeline] = f.Time
 	t.counters.FloorsRaised++
+	p.moved = f.Time > now
 	return true, nil
 }

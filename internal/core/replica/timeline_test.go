@@ -123,6 +123,7 @@ func TestTimeline_GoesOnWithEveryLeader(t *testing.T) {
 		old := l
 		old.down = true
 		l = c.leader(old)
+		c.tick(15) // the old one is silent
 		next := c.mustOn(l, "orders")
 		if !last.Before(next) {
 			t.Fatalf("node %d issues %v after %v", l.id, next, last)

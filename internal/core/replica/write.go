@@ -37,6 +37,7 @@ type tail struct {
 	inFlight, collecting *Write
 	nameUnsaved          bool             // the cluster's ID is new
 	ownSnapshot          *raftpb.Snapshot // made by takeSnapshot; nil if there is none
+	fence                uint64           // see noteFences
 }
 
 // Write is what the caller makes durable in one transaction and then returns in
@@ -120,6 +121,7 @@ func (w *Write) addResponse(m *raftpb.Message) {
 // write collects what Raft's append message m asks for, and the messages that wait for it.
 func (t *tail) write(m *raftpb.Message, responses []*raftpb.Message) {
 	w := &Write{Entries: m.GetEntries(), Snapshot: m.GetSnapshot(), responses: responses}
+	t.noteFences(w.Snapshot, w.Entries)
 	if m.Term != nil || m.Vote != nil || m.Commit != nil {
 		w.HardState = &raftpb.HardState{Term: new(m.GetTerm()), Vote: new(m.GetVote()), Commit: new(m.GetCommit())}
 	}

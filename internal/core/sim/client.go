@@ -40,9 +40,8 @@ type call struct {
 	strange  bool   // the floor is that of another cluster
 	earliest uint64 // that a process had read of the cluster clock when it was sent
 	over     bool   // answered, or given up by the client
-	// timeline is nil for the default order; timelineClient counts with it.
-	timeline       *timelineOrder
-	timelineClient uint64
+	// timeline is nil for the default order.
+	timeline *timelineClient
 }
 
 // operationsMax bounds the history of one run, until its last fault.

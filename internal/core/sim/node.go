@@ -87,6 +87,8 @@ type inbox struct {
 	floor        *replica.FloorRequest
 	leases       []replica.LeaseRequest
 	timelines    []replica.TimelineRequest
+	ownerAsks    []replica.OwnerAsk
+	ownerAnswers []replica.OwnerAnswer
 	clockAsks    []replica.ClockAsk
 	clockAnswers []replica.ClockAnswer
 }
@@ -239,7 +241,7 @@ func (w *world) turn(n *node) {
 	e := n.replica.Step(&replica.Input{
 		Now: uint64(wall), Mono: mono, Steady: n.steady.read(w.now), ClockAsks: in.clockAsks, ClockAnswers: in.clockAnswers, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos, Gone: in.gone, Refused: in.refused,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
-		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases, TimelineRequests: in.timelines,
+		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases, TimelineRequests: in.timelines, OwnerAsks: in.ownerAsks, OwnerAnswers: in.ownerAnswers,
 	})
 	if e.Fatal != nil {
 		w.fatal(n, e.Fatal)
@@ -250,6 +252,7 @@ func (w *world) turn(n *node) {
 	}
 	w.inspect(n)
 	w.noteClusterClock(n, e)
+	w.sendOwners(n, e)
 	w.send(n, e.Send)
 	if e.Announce {
 		w.announce(n)

@@ -42,11 +42,20 @@ type timelineOrder struct {
 }
 
 // nameOf returns its name, "" for the default order.
-func (o *timelineOrder) nameOf() string {
-	if o == nil {
+func (c *timelineClient) nameOf() string {
+	if c == nil {
 		return ""
 	}
-	return o.name
+	return c.order.name
+}
+
+// timelineClient sends one request after the other, to the node that it takes for the owner. A sticky one stays with a node whatever that answers:
+// it notices that a former owner still answers.
+type timelineClient struct {
+	order  *timelineOrder
+	id     uint64
+	sticky bool
+	target *node
 }
 
 // timelineChange is an operator's command that is not answered.
@@ -69,9 +78,40 @@ func newTimelines(seed uint64) timelines {
 func (w *world) runTimelines() {
 	for i, o := range w.timelines.lines {
 		for c := range uint64(1 + w.timelines.rng.IntN(3)) {
-			w.runTimelineClient(o, uint64(i)<<8|c)
+			w.runTimelineClient(&timelineClient{order: o, id: uint64(i)<<8 | c, sticky: w.timelines.rng.IntN(3) == 0})
 		}
 		w.runTimelineOperator(o)
+	}
+}
+
+// sendOwners sends what owners of timelines ask, and what they are told.
+func (w *world) sendOwners(n *node, e *replica.Effects) {
+	for _, q := range e.AskVoters {
+		w.sendOwnerMessage(n, q.Peer, func(to *node) { to.in.ownerAsks = append(to.in.ownerAsks, w.carryOwnerAsk(n, to, q)) })
+	}
+	for _, a := range e.TellOwners {
+		w.sendOwnerMessage(n, a.Peer, func(to *node) { to.in.ownerAnswers = append(to.in.ownerAnswers, w.carryOwnerTold(n, to, a)) })
+	}
+}
+
+// sendOwnerMessage sends a message, which may get lost, be late or come twice.
+func (w *world) sendOwnerMessage(from *node, id uint64, deliver func(to *node)) {
+	rng, to := w.timelines.rng, w.node(id)
+	if to == nil || to == from || !w.connected(from, to) || w.link(from, to).blocked > 0 || rng.Float64() < w.weather.loss {
+		return
+	}
+	lives := sessions(from, to)
+	for range 1 + rng.IntN(20)/19 {
+		delay := w.weather.base + time.Duration(rng.Int64N(int64(w.weather.spread)+1))
+		if rng.IntN(50) == 0 {
+			delay += time.Duration(rng.Int64N(int64(30 * w.cfg.tick)))
+		}
+		w.after(delay, func() {
+			if w.connected(from, to) && lives == sessions(from, to) {
+				deliver(to)
+				w.wake(to)
+			}
+		})
 	}
 }
 
@@ -84,21 +124,21 @@ func (w *world) timelineTarget() *node {
 }
 
 // runTimelineClient sends a request after a while.
-func (w *world) runTimelineClient(o *timelineOrder, client uint64) {
-	rng := w.timelines.rng
+func (w *world) runTimelineClient(c *timelineClient) {
+	rng, o := w.timelines.rng, c.order
 	w.after(time.Duration(rng.Int64N(int64(4*w.cfg.tick))), func() {
 		switch {
 		case w.closing:
 			return
 		case len(o.history) >= operationsMax/4 && !w.quiet:
-			w.runTimelineClient(o, client)
+			w.runTimelineClient(c)
 			return
 		}
 		counts := make([]uint64, 1+rng.IntN(2))
 		for i := range counts {
 			counts[i] = 1 + rng.Uint64N(4)
 		}
-		k := &call{timeline: o, timelineClient: client, op: len(o.history), counts: counts, ranges: make([]isotone.Range, len(counts)), u64: rng.IntN(4) == 0}
+		k := &call{timeline: c, op: len(o.history), counts: counts, ranges: make([]isotone.Range, len(counts)), u64: rng.IntN(4) == 0}
 		if rng.Float64() < w.cfg.leaseShare {
 			k.mode = isotone.ReadLease
 		} else {
@@ -108,9 +148,12 @@ func (w *world) runTimelineClient(o *timelineOrder, client uint64) {
 			k.floor = o.seen
 		}
 		for range counts {
-			o.history = append(o.history, lincheck.Operation{Client: client, Invocation: int64(w.now)})
+			o.history = append(o.history, lincheck.Operation{Client: c.id, Invocation: int64(w.now)})
 		}
-		n := w.timelineTarget()
+		if c.target == nil || rng.IntN(20) == 0 {
+			c.target = w.timelineTarget()
+		}
+		n := c.target
 		w.after(w.clientTransit(), func() { w.arrive(n, k) })
 		w.after(time.Duration(3+rng.IntN(timeoutMax))*w.cfg.tick, func() { w.finish(k, errConnectionLost) })
 	})
@@ -118,8 +161,16 @@ func (w *world) runTimelineClient(o *timelineOrder, client uint64) {
 
 // finishTimeline ends a call of a timeline, and judges what can be judged at once.
 func (w *world) finishTimeline(k *call, err *isotone.Error) {
-	o := k.timeline
-	w.runTimelineClient(o, k.timelineClient)
+	c, o := k.timeline, k.timeline.order
+	w.runTimelineClient(c)
+	if err != nil && (!c.sticky || w.healing || w.timelines.rng.IntN(20) == 0) {
+		c.target = nil
+		for _, n := range w.nodes {
+			if err.Leader != "" && w.clientAddr(n) == err.Leader {
+				c.target = n
+			}
+		}
+	}
 	if err != nil {
 		w.trace("timeline %q: %v", o.name, err)
 		return
@@ -145,8 +196,8 @@ func (w *world) finishTimeline(k *call, err *isotone.Error) {
 
 // takeTimeline adds part of an answer to the history.
 func (w *world) takeTimeline(k *call, i int, part isotone.Range, first bool) {
-	o := k.timeline
-	op := lincheck.Operation{Client: k.timelineClient, Invocation: o.history[k.op+i].Invocation, Completion: int64(w.now), Range: part, Answered: true}
+	o := k.timeline.order
+	op := lincheck.Operation{Client: k.timeline.id, Invocation: o.history[k.op+i].Invocation, Completion: int64(w.now), Range: part, Answered: true}
 	if first {
 		o.history[k.op+i] = op
 	} else {
@@ -160,7 +211,7 @@ func (w *world) takeTimeline(k *call, i int, part isotone.Range, first bool) {
 // runTimelineOperator changes a timeline now and then.
 func (w *world) runTimelineOperator(o *timelineOrder) {
 	rng := w.timelines.rng
-	w.after(time.Duration(1+rng.IntN(60))*w.cfg.tick, func() {
+	w.after(time.Duration(1+rng.IntN(40))*w.cfg.tick, func() {
 		if w.closing {
 			return
 		}
@@ -185,7 +236,10 @@ func (w *world) drawTimelineChange(n *node, o *timelineOrder) (c timeline.Comman
 		return c, true
 	}
 	c = timeline.Command{Name: o.name, ID: have.ID}
-	switch rng.IntN(10) {
+	switch rng.IntN(16) {
+	case 10, 11, 12, 13, 14, 15:
+		members := n.replica.Members()
+		c = timeline.Command{Kind: timeline.KindGrant, Grants: []timeline.Grant{{Group: have.Group, Member: members[rng.IntN(len(members))].ID}}}
 	case 0:
 		c.Kind = timeline.KindDelete
 	case 1, 2:

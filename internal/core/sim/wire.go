@@ -97,6 +97,24 @@ func (w *world) carryAsk(from, to *node, nonce uint64) (told uint64) {
 	return told
 }
 
+// carryOwnerAsk returns a question of an owner of timelines.
+func (w *world) carryOwnerAsk(from, to *node, q replica.OwnerAsk) (told replica.OwnerAsk) {
+	c := codec(to, from)
+	c.OnOwnerAsk(func(session, round uint64) { told = replica.OwnerAsk{Peer: from.id, Session: session, Round: round} })
+	w.parse(&c, wire.AppendOwnerAsk(nil, q.Session, q.Round))
+	return told
+}
+
+// carryOwnerTold returns an answer to that.
+func (w *world) carryOwnerTold(from, to *node, a replica.OwnerAnswer) (told replica.OwnerAnswer) {
+	c := codec(to, from)
+	c.OnOwnerTold(func(session, round, fence uint64) {
+		told = replica.OwnerAnswer{OwnerAsk: replica.OwnerAsk{Peer: from.id, Session: session, Round: round}, Fence: fence}
+	})
+	w.parse(&c, wire.AppendOwnerTold(nil, a.Session, a.Round, a.Fence))
+	return told
+}
+
 // carryReading returns an answer to that.
 func (w *world) carryReading(from, to *node, nonce uint64, r interval.Reading) (answer replica.ClockAnswer) {
 	c := codec(to, from)

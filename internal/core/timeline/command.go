@@ -54,6 +54,16 @@ type Command struct {
 	Grant, Lease uint64
 }
 
+// Fences reports whether the owner of a timeline has to have applied c before it answers a request that came after c was committed: c changes
+// what a process owns, begins or ends a timeline, or raises its floor.
+func (c Command) Fences() bool {
+	switch c.Kind {
+	case KindGrant, KindCreate, KindDelete, KindMove, KindFloor, KindSeal:
+		return true
+	}
+	return false
+}
+
 // Grant makes a process the owner of a group, if its tenure is the one that it replaces.
 type Grant struct {
 	Group           string

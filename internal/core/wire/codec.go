@@ -26,6 +26,8 @@ type Codec struct {
 	onClockTold   func(nonce uint64, r interval.Reading)
 	onCarry       func(nonce uint64, r *Carry)
 	onCarryAnswer func(nonce uint64, status uint16, body []byte)
+	onOwnerAsk    func(session, round uint64)
+	onOwnerTold   func(session, round, fence uint64)
 	onUnsendable  func(m *raftpb.Message, err error)
 }
 
@@ -93,6 +95,10 @@ func (c *Codec) Parse(msgs []*raftpb.Message, b []byte) ([]*raftpb.Message, erro
 			err = c.parseClockAsk(f.Payload)
 		case f.Type == FrameClockTold:
 			err = c.parseClockTold(f.Payload)
+		case f.Type == FrameOwnerAsk:
+			err = c.parseOwnerAsk(f.Payload)
+		case f.Type == FrameOwnerTold:
+			err = c.parseOwnerTold(f.Payload)
 		case f.Type == FrameCarry:
 			err = c.parseCarry(f.Payload)
 		case f.Type == FrameCarryAnswer:

@@ -76,6 +76,11 @@ const (
 	// the last part for a message if it were a FrameMessage.
 	FramePart     FrameType = 132
 	FrameLastPart FrameType = 133
+
+	// FrameOwnerAsk asks for the fence of a voter's log, FrameOwnerTold answers it; see package replica. Members of a level without timelines
+	// skip them.
+	FrameOwnerAsk  FrameType = 134 // session and round in 8 bytes each
+	FrameOwnerTold FrameType = 135 // the same, and the fence in 8 bytes
 )
 
 // Frame is one unit of the wire format, its checksum verified.
