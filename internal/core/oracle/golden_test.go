@@ -107,7 +107,12 @@ func goldenCommands() map[string]oracle.Command {
 }
 
 func goldenStates() map[string]oracle.State {
+	timelines := oracle.State{Level: 2, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers}
+	for i, name := range []string{"create", "make", "grant", "floor", "quota", "lease-on"} {
+		timelines.Apply(uint64(40+i), goldenCommands()["timeline-"+name])
+	}
 	return map[string]oracle.State{
+		"timelines": timelines,
 		"nothing": {},
 		"bootstrapped": {Members: []oracle.Member{
 			{ID: 1, PeerAddr: "10.0.0.1:60001"}, {ID: 2, PeerAddr: "10.0.0.2:60001"}, {ID: 3, PeerAddr: "10.0.0.3:60001"},

@@ -173,7 +173,7 @@ func TestCodec_RefusesUpdatesOfAnybodyElse(t *testing.T) {
 // A later version may send frames of types from 128 on to any peer.
 func TestCodec_SkipsOnlyOptionalFrames(t *testing.T) {
 	for kind := range 256 {
-		known := kind > 0 && kind <= int(FrameUpdate) || kind >= int(FrameClockAsk) && kind <= int(FrameLastPart)
+		known := kind > 0 && kind <= int(FrameUpdate) || kind >= int(FrameClockAsk) && kind <= int(FrameOwnerTold)
 		if known {
 			continue
 		}

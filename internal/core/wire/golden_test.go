@@ -28,6 +28,9 @@ type goldenFrame struct {
 	Reading *goldenReading  `json:",omitempty"`
 	Message json.RawMessage `json:",omitempty"`
 	Part    string          `json:",omitempty"`
+	// Round and Fence are of an owner of timelines, with the session as Nonce.
+	Round uint64 `json:",omitempty"`
+	Fence uint64 `json:",omitempty"`
 }
 
 // goldenReading is an interval.Reading.
@@ -64,6 +67,11 @@ func readGolden(b []byte) (any, error) {
 		var r interval.Reading
 		g.Nonce, r, err = parseClockTold(f.Payload)
 		g.Reading = new(goldenReading(r))
+	case FrameOwnerAsk, FrameOwnerTold:
+		c := newCodec()
+		c.OnOwnerAsk(func(session, round uint64) { g.Nonce, g.Round = session, round })
+		c.OnOwnerTold(func(session, round, fence uint64) { g.Nonce, g.Round, g.Fence = session, round, fence })
+		_, err = c.Parse(nil, b)
 	case FramePart, FrameLastPart:
 		g.Part = string(f.Payload)
 	case FrameMessage, FrameHeartbeat, FrameHeartbeatResp:
@@ -245,10 +253,12 @@ func TestGolden_EveryFrameEverSentIsRead(t *testing.T) {
 		}
 		keep("message", name, goldenFrame{Type: FrameType(frame[lengthSize]), Message: means}, frame)
 	}
+	keep("owner", "ask", goldenFrame{Type: FrameOwnerAsk, Nonce: math.MaxUint64, Round: 7}, AppendOwnerAsk(nil, math.MaxUint64, 7))
+	keep("owner", "told", goldenFrame{Type: FrameOwnerTold, Nonce: 1, Round: 7, Fence: 1 << 40}, AppendOwnerTold(nil, 1, 7, 1<<40))
 	for i, frame := range sent(t, goldenMessages()["propose"], 17) {
 		keep("part", fmt.Sprint("propose-", i), goldenFrame{Type: frame.kind, Part: frame.payload}, frameOf(frame.kind, frame.payload))
 	}
-	for _, kind := range []string{"hello", "welcome", "update", "refusal", "sign", "interval", "message", "part"} {
+	for _, kind := range []string{"hello", "welcome", "update", "refusal", "sign", "interval", "message", "part", "owner"} {
 		set.Check(t, kind, readGolden)
 	}
 }
