@@ -221,6 +221,7 @@ func (c *simCmd) print(con console, s *simSummary) error {
 	fmt.Fprintf(w, "ids          %d, under %d leases of workers, renewed %d times; %d taken over, %d given back, %d revoked, %d requests refused\n",
 		s.IDs, s.WorkerGrants, s.WorkerRenewals, s.WorkerTakeovers, s.WorkerReleases, s.WorkerRevocations, s.WorkerRefusals)
 	fmt.Fprintf(w, "intervals    %d read, %d timestamps made of them waited out; %d contradictions of clocks with wrong rates\n", s.Readings, s.Waited, s.Contradictions)
+	fmt.Fprintf(w, "timelines    %d answers, %d changes by operators\n", s.Timelines, s.TimelineChanges)
 	if c.Runs == 1 {
 		fmt.Fprintf(w, "hash         %s\n", s.Hash)
 	}

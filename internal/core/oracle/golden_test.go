@@ -113,7 +113,7 @@ func goldenStates() map[string]oracle.State {
 	}
 	return map[string]oracle.State{
 		"timelines": timelines,
-		"nothing": {},
+		"nothing":   {},
 		"bootstrapped": {Members: []oracle.Member{
 			{ID: 1, PeerAddr: "10.0.0.1:60001"}, {ID: 2, PeerAddr: "10.0.0.2:60001"}, {ID: 3, PeerAddr: "10.0.0.3:60001"},
 		}},
