@@ -198,10 +198,9 @@ func (t *timelines) grant() {
 	}
 	table, self := &t.state.Timelines, t.cfg.Self
 	c := timeline.Command{Kind: timeline.KindGrant, Target: t.target()}
-	for _, name := range table.Groups() {
-		if g, _ := table.Group(name); table.LenOf(name) > 0 && !t.hasOwner(g) {
-			c.Grants = append(c.Grants, timeline.Grant{Group: name, Member: self.NodeID, Session: self.Session, Replaces: g.Grant})
-		}
+	for _, name := range table.Orphans(t.hasOwner) {
+		g, _ := table.Group(name)
+		c.Grants = append(c.Grants, timeline.Grant{Group: name, Member: self.NodeID, Session: self.Session, Replaces: g.Grant})
 	}
 	if t.granted = len(c.Grants) == 0; !t.granted {
 		t.granting = t.propose(c, proposal{answered: true})
