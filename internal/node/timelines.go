@@ -101,52 +101,45 @@ func (n *Node) addrOf(member uint64) string {
 }
 
 // ChangeTimelines changes timelines; see front.Timelines.
-func (n *Node) ChangeTimelines(ctx context.Context, c front.TimelineChange) error {
+func (n *Node) ChangeTimelines(ctx context.Context, c front.TimelineChange) (changed front.TimelineChanged, err error) {
 	if !n.cfg.Timelines {
-		return errTimelinesOff
+		return changed, errTimelinesOff
 	}
 	command, err := n.timelineCommand(c)
 	if err != nil {
-		return err
+		return changed, err
 	}
+	changed.Above = command.Time
 	done := make(chan replica.TimelineAnswer, 1)
 	if !n.call(func() {
 		n.core.timelines.take(replica.TimelineRequest{Command: command, Force: c.Force}, done, &n.core.next)
 	}) {
-		return errStopped
+		return changed, errStopped
 	}
 	select {
 	case a := <-done:
 		if a.Err != nil {
-			return a.Err
+			return changed, a.Err
 		}
-		return refusalOf(c, a.Outcomes)
+		return changed, refusalOf(c, a.Outcomes)
 	case <-ctx.Done():
 	case <-n.hosts[0].Done():
-		return errStopped
+		return changed, errStopped
 	}
-	return isotone.Errorf(isotone.CodeDeadlineExceeded, "the change was not confirmed in time: it may still happen; list the timelines before you try again")
+	return changed, isotone.Errorf(isotone.CodeDeadlineExceeded, "the change was not confirmed in time: it may still happen; list the timelines before you try again")
+}
+
+// timelineKinds are the kinds of commands by action.
+var timelineKinds = map[string]timeline.Kind{
+	front.CreateTimelines: timeline.KindCreate, front.DeleteTimeline: timeline.KindDelete, front.MoveTimeline: timeline.KindMove, front.RaiseTimeline: timeline.KindFloor,
+	front.SealTimeline: timeline.KindSeal, front.MakeGroup: timeline.KindMake, front.DropGroup: timeline.KindDrop,
 }
 
 // timelineCommand returns the command for a change.
 func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command, err error) {
-	kinds := map[string]timeline.Kind{
-		front.CreateTimelines: timeline.KindCreate, front.DeleteTimeline: timeline.KindDelete, front.MoveTimeline: timeline.KindMove, front.RaiseTimeline: timeline.KindFloor,
-		front.SealTimeline: timeline.KindSeal, front.MakeGroup: timeline.KindMake, front.DropGroup: timeline.KindDrop,
-	}
-	command = timeline.Command{Kind: kinds[c.Action], ID: c.ID, Group: c.Group}
-	ofGroup := command.Kind == timeline.KindMake || command.Kind == timeline.KindDrop
-	switch {
-	case command.Kind == 0:
-		return command, isotone.Errorf(isotone.CodeInvalidArgument, "action: want create, delete, move, floor, seal, make or drop, not %.32q", c.Action)
-	case ofGroup && len(c.Names) > 0:
-		return command, isotone.Errorf(isotone.CodeInvalidArgument, "names: %s is about a group", c.Action)
-	case !ofGroup && command.Kind != timeline.KindCreate && len(c.Names) != 1:
-		return command, isotone.Errorf(isotone.CodeInvalidArgument, "names: %s takes one timeline", c.Action)
-	case command.Kind == timeline.KindCreate && (len(c.Names) == 0 || len(c.Names) > front.TimelinesAtOnce):
-		return command, isotone.Errorf(isotone.CodeInvalidArgument, "names: want 1 to %d timelines to create at once", front.TimelinesAtOnce)
-	case command.Kind == timeline.KindFloor && c.Time == "":
-		return command, isotone.Errorf(isotone.CodeInvalidArgument, "time: want the time or the timestamp that all later ones are to be above")
+	command = timeline.Command{Kind: timelineKinds[c.Action], ID: c.ID, Group: c.Group}
+	if err := checkTimelineChange(c, command.Kind); err != nil {
+		return command, err
 	}
 	if c.Time != "" {
 		floor, err := oracle.ParseFloor(c.Time, uint64(max(0, n.cfg.Clock.Wall().UnixNano())))
@@ -163,7 +156,7 @@ func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command
 			command.Creations = append(command.Creations, timeline.Creation{Name: name, Group: c.Group, Above: command.Time})
 		}
 	}
-	if needsGroup := ofGroup || command.Kind == timeline.KindMove; needsGroup || c.Group != "" {
+	if c.Group != "" {
 		if err := timeline.CheckName(c.Group); err != nil {
 			return command, isotone.Errorf(isotone.CodeInvalidArgument, "group: %v", err)
 		}
@@ -171,10 +164,40 @@ func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command
 	return command, nil
 }
 
-// refusalOf returns why a change was refused, or nil. Of several creations it names those.
+// checkTimelineChange returns an error if a change lacks a field that its action needs, or has one that would have no effect.
+func checkTimelineChange(c front.TimelineChange, kind timeline.Kind) error {
+	creates, ofGroup, moves := kind == timeline.KindCreate, kind == timeline.KindMake || kind == timeline.KindDrop, kind == timeline.KindMove
+	timed := creates || kind == timeline.KindFloor
+	switch {
+	case kind == 0:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "action: want create, delete, move, floor, seal, make or drop, not %.32q", c.Action)
+	case creates && (len(c.Names) == 0 || len(c.Names) > front.TimelinesAtOnce):
+		return isotone.Errorf(isotone.CodeInvalidArgument, "names: want 1 to %d timelines to create at once", front.TimelinesAtOnce)
+	case ofGroup && len(c.Names) > 0:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "names: %s is about a group", c.Action)
+	case !ofGroup && !creates && len(c.Names) != 1:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "names: %s takes one timeline", c.Action)
+	case (ofGroup || creates) && c.ID != 0:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "id: %s is not about a timeline that exists", c.Action)
+	case (ofGroup || moves) && c.Group == "":
+		return isotone.Errorf(isotone.CodeInvalidArgument, "group: %s needs the name of a group", c.Action)
+	case !ofGroup && !moves && !creates && c.Group != "":
+		return isotone.Errorf(isotone.CodeInvalidArgument, "group: %s takes none", c.Action)
+	case kind == timeline.KindFloor && c.Time == "":
+		return isotone.Errorf(isotone.CodeInvalidArgument, "time: want the time or the timestamp that all later ones are to be above")
+	case !timed && (c.Time != "" || c.Force):
+		return isotone.Errorf(isotone.CodeInvalidArgument, "time, force: %s takes neither", c.Action)
+	}
+	return nil
+}
+
+// refusalsTold bounds how many refusals an error names.
+const refusalsTold = 5
+
+// refusalOf returns why a change was refused, or nil. Of several creations it names the first of those.
 func refusalOf(c front.TimelineChange, outcomes []timeline.Refusal) error {
 	var texts []string
-	code := isotone.CodeInvalidArgument
+	refused, code := 0, isotone.CodeInvalidArgument
 	for i, o := range outcomes {
 		if o == timeline.Done {
 			continue
@@ -183,16 +206,21 @@ func refusalOf(c front.TimelineChange, outcomes []timeline.Refusal) error {
 		if i < len(c.Names) {
 			name = c.Names[i]
 		}
-		texts = append(texts, fmt.Sprintf(refusalTexts[o], name, c.Group))
+		if refused++; refused <= refusalsTold {
+			texts = append(texts, fmt.Sprintf(refusalTexts[o], name, c.Group))
+		}
 		if o == timeline.NotFound || o == timeline.NoGroup {
 			code = isotone.CodeNotFound
 		}
 	}
 	switch {
-	case len(texts) == 0:
+	case refused == 0:
 		return nil
-	case len(outcomes) > 1:
-		texts[0] = fmt.Sprintf("%d of %d were created; ", len(outcomes)-len(texts), len(outcomes)) + texts[0]
+	case refused > refusalsTold:
+		texts = append(texts, fmt.Sprintf("and so on, %d in all", refused))
+	}
+	if len(outcomes) > 1 {
+		texts[0] = fmt.Sprintf("%d of %d were created; ", len(outcomes)-refused, len(outcomes)) + texts[0]
 	}
 	return isotone.Errorf(code, "%s", strings.Join(texts, "; "))
 }
