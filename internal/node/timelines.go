@@ -42,7 +42,7 @@ func (t *timelineRequests) answer(a replica.TimelineAnswer) {
 // Timelines describes timelines; see front.Timelines.
 func (n *Node) Timelines(prefix, after string, limit int) (l front.TimelineList, err error) {
 	err = n.asLeader(func(r *replica.Replica) {
-		table := r.Timelines()
+		table, addrs := r.Timelines(), clientAddrs(r)
 		l = front.TimelineList{Total: table.Len(), Timelines: []front.TimelineRecord{}}
 		limit = min(max(limit, 1), front.TimelinesPage)
 		names := table.Timelines(prefix, after, limit+1)
@@ -54,7 +54,7 @@ func (n *Node) Timelines(prefix, after string, limit int) (l front.TimelineList,
 			have, _ := table.Timeline(name)
 			g, _ := table.Group(have.Group)
 			l.Timelines = append(l.Timelines, front.TimelineRecord{
-				Name: name, ID: have.ID, Group: have.Group, NodeID: oracle.NodeOf(g.Owner), Addr: n.addrOf(g.Owner), Sealed: have.Bound != 0, Bound: have.Bound,
+				Name: name, ID: have.ID, Group: have.Group, NodeID: oracle.NodeOf(g.Owner), Addr: addrs[g.Owner], Sealed: have.Bound != 0, Bound: have.Bound,
 			})
 		}
 	})
@@ -64,12 +64,12 @@ func (n *Node) Timelines(prefix, after string, limit int) (l front.TimelineList,
 // Groups describes groups of timelines; see front.Timelines.
 func (n *Node) Groups() (l front.GroupList, err error) {
 	err = n.asLeader(func(r *replica.Replica) {
-		table := r.Timelines()
+		table, addrs := r.Timelines(), clientAddrs(r)
 		l.Groups = []front.GroupRecord{}
 		for _, name := range table.Groups() {
 			g, _ := table.Group(name)
 			l.Groups = append(l.Groups, front.GroupRecord{
-				Name: name, NodeID: oracle.NodeOf(g.Owner), Addr: n.addrOf(g.Owner), Grant: g.Grant, Timelines: table.LenOf(name),
+				Name: name, NodeID: oracle.NodeOf(g.Owner), Addr: addrs[g.Owner], Grant: g.Grant, Timelines: table.LenOf(name),
 			})
 		}
 	})
@@ -90,14 +90,13 @@ func (n *Node) asLeader(f func(*replica.Replica)) (err error) {
 	return err
 }
 
-// addrOf returns the client address of a member, "" if it has none.
-func (n *Node) addrOf(member uint64) string {
-	for _, m := range n.core.replica.Members() {
-		if m.ID == member {
-			return m.ClientAddr
-		}
+// clientAddrs returns the client addresses of the members.
+func clientAddrs(r *replica.Replica) map[uint64]string {
+	addrs := map[uint64]string{}
+	for _, m := range r.Members() {
+		addrs[m.ID] = m.ClientAddr
 	}
-	return ""
+	return addrs
 }
 
 // ChangeTimelines changes timelines; see front.Timelines.
