@@ -50,6 +50,8 @@ type cli struct {
 	Worker      workerCmd      `cmd:"" help:"List the worker leases of a running cluster, and revoke one."`
 	Leader      leaderCmd      `cmd:"" help:"Show or transfer the leadership."`
 	Floor       floorCmd       `cmd:"" help:"Move the timestamps of a running cluster ahead."`
+	Timeline    timelineCmd    `cmd:"" help:"List, create, change and delete timelines: orders of timestamps beside the default one."`
+	Group       groupCmd       `cmd:"" help:"List, create, move and remove the groups of timelines, which change hands together."`
 	Init        initCmd        `cmd:"" help:"Permit the first start of a node with REQUIRE_DATA in an empty data directory."`
 	Backup      backupCmd      `cmd:"" help:"Write a backup of a running cluster, or of a stopped node."`
 	Restore     restoreCmd     `cmd:"" help:"Prepare an empty data directory to form a new cluster from a backup."`

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,8 @@ type timestampCmd struct {
 	askFlags
 	Format string `name:"format" short:"f" default:"hex" complete:"hex,u64,json" help:"hex (32 digits), u64 (64-bit timestamps in decimal), a line each, or json."`
 	Mode   string `name:"mode" short:"m" placeholder:"MODE" complete:"quorum,lease" help:"quorum or lease. Default: the READ_MODE of the node."`
+	// Timeline is a pointer: an empty name, as of a variable that is not set, must not stand for the default order.
+	Timeline *string `name:"timeline" placeholder:"NAME" help:"Timeline to ask. Default: the default order."`
 }
 
 // Run asks the leader.
@@ -43,6 +46,9 @@ func (c *timestampCmd) Run(ctx context.Context, con console) error {
 		query += "&mode=" + c.Mode
 	default:
 		return usagef("--mode %.40q: want quorum or lease", c.Mode)
+	}
+	if c.Timeline != nil {
+		query += "&timeline=" + url.QueryEscape(*c.Timeline)
 	}
 	answer, err := c.ask(ctx, "/timestamp"+query, func(answer []byte) bool {
 		return write == nil && json.Valid(answer) || write != nil && len(answer) == size*c.Count

@@ -12,7 +12,7 @@ type Timelines interface {
 	// ChangeTimelines changes timelines or groups, and returns when the change is applied or ctx ends; then it may still happen.
 	// The error is invalid_argument if one exists already, or if the change contradicts what there is, and not_found if there is none.
 	// Of several creations those are done that can be.
-	ChangeTimelines(ctx context.Context, c TimelineChange) error
+	ChangeTimelines(ctx context.Context, c TimelineChange) (TimelineChanged, error)
 }
 
 // The actions of a TimelineChange.
@@ -49,6 +49,12 @@ type TimelineChange struct {
 	// oracle.ParseFloor takes. More than a day ahead of the clock it needs Force.
 	Time  string `json:"time,omitempty"`
 	Force bool   `json:"force,omitempty"`
+}
+
+// TimelineChanged answers a TimelineChange.
+type TimelineChanged struct {
+	// Above is what all later timestamps of the timelines are above, in unix nanoseconds, if the request had a time.
+	Above uint64 `json:"above,string,omitempty"`
 }
 
 // TimelineList describes timelines.

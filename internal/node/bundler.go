@@ -181,7 +181,8 @@ func (b *bundler) bundle() {
 	b.submitted = left
 }
 
-// sendAlone sends a batch with a floor, which is that of one client, or of a timeline as a bundle of its own. It reports false if there may be no more bundles but those that are open.
+// sendAlone sends a batch with a floor, which is that of one client, or of a timeline as a bundle of its own. It reports false if there
+// may be no more bundles but those that are open.
 func (b *bundler) sendAlone(part *front.Batch, open int) bool {
 	if b.underWay+open > bundlesMax {
 		return false

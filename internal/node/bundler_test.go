@@ -1,6 +1,7 @@
 package node
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/isotone/isotone"
@@ -130,6 +131,31 @@ func TestBundler_AFloorIsABundleOfItsOwn(t *testing.T) {
 	}
 	if b.bundle(); b.underWay > bundlesMax || len(b.submitted) != 2*bundlesMax-b.underWay {
 		t.Errorf("%d bundles are under way, %d batches wait", b.underWay, len(b.submitted))
+	}
+}
+
+// TestBundler_ATimelineIsABundleOfItsOwn, and a bundle that was of one is used again for the default order.
+func TestBundler_ATimelineIsABundleOfItsOwn(t *testing.T) {
+	b := newIdleBundler(t, 4096)
+	for _, round := range [][]string{{"", "a", "a", "b", ""}, {"", "", "", "", ""}, {"b", "", "a", "", ""}} {
+		for _, timeline := range round {
+			b.Submit(&front.Batch{Timeline: timeline, Counts: []uint64{1}, Ranges: make([]isotone.Range, 1), Done: func(*front.Batch) {}})
+		}
+		b.bundle()
+		got, want := map[string]int{}, map[string]int{}
+		for _, timeline := range round {
+			want[timeline]++
+		}
+		for _, u := range b.node.core.queue.take(nil) {
+			if got[u.Timeline] += len(u.Counts); u.Timeline != "" && len(u.Counts) > 1 {
+				t.Errorf("%q: %d requests of two batches are one bundle", u.Timeline, len(u.Counts))
+			}
+			u.Done(u)
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%q: requests by timeline %v, want %v", round, got, want)
+		}
+		b.settle()
 	}
 }
 

@@ -19,13 +19,15 @@ func TestForward_TakesOnlyWhatALeaderCanAnswer(t *testing.T) {
 	led := isotone.Errorf(isotone.CodeNotLeader, "node 2 leads")
 	led.Leader = "b:1"
 	for name, c := range map[string]struct {
-		err   error
-		local bool
-		want  bool
+		err      error
+		local    bool
+		timeline string
+		want     bool
 	}{
 		"another leads":             {err: led, want: true},
 		"no leader is known":        {err: isotone.ErrNoLeader, want: true},
 		"forwarded already":         {err: led, local: true},
+		"another leads, a timeline": {err: led, timeline: "a"},
 		"answered":                  {},
 		"overloaded":                {err: isotone.ErrOverloaded},
 		"too late":                  {err: isotone.ErrDeadlineExceeded},
@@ -34,7 +36,7 @@ func TestForward_TakesOnlyWhatALeaderCanAnswer(t *testing.T) {
 		"a failure without a place": {err: isotone.Errorf(isotone.CodeInternal, "x")},
 	} {
 		k := &recorder{}
-		b := &front.Batch{Err: c.err, Local: c.local, Floor: isotone.Timestamp{Time: 7}}
+		b := &front.Batch{Err: c.err, Local: c.local, Timeline: c.timeline, Floor: isotone.Timestamp{Time: 7}}
 		done := 0
 		b.Done = func(*front.Batch) { done++ }
 		answer(k, b)

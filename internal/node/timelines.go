@@ -43,7 +43,7 @@ func (t *timelineRequests) answer(a replica.TimelineAnswer) {
 // Timelines describes timelines; see front.Timelines.
 func (n *Node) Timelines(prefix, after string, limit int) (l front.TimelineList, err error) {
 	err = n.asLeader(func(r *replica.Replica) {
-		table := r.Timelines()
+		table, addrs := r.Timelines(), clientAddrs(r)
 		l = front.TimelineList{Total: table.Len(), Timelines: []front.TimelineRecord{}}
 		limit = min(max(limit, 1), front.TimelinesPage)
 		names := table.Timelines(prefix, after, limit+1)
@@ -55,7 +55,7 @@ func (n *Node) Timelines(prefix, after string, limit int) (l front.TimelineList,
 			have, _ := table.Timeline(name)
 			g, _ := table.Group(have.Group)
 			l.Timelines = append(l.Timelines, front.TimelineRecord{
-				Name: name, ID: have.ID, Group: have.Group, NodeID: oracle.NodeOf(g.Owner), Addr: n.addrOf(g.Owner), Sealed: have.Bound != 0, Bound: have.Bound,
+				Name: name, ID: have.ID, Group: have.Group, NodeID: oracle.NodeOf(g.Owner), Addr: addrs[g.Owner], Sealed: have.Bound != 0, Bound: have.Bound,
 			})
 		}
 	})
@@ -65,12 +65,12 @@ func (n *Node) Timelines(prefix, after string, limit int) (l front.TimelineList,
 // Groups describes groups of timelines; see front.Timelines.
 func (n *Node) Groups() (l front.GroupList, err error) {
 	err = n.asLeader(func(r *replica.Replica) {
-		table := r.Timelines()
+		table, addrs := r.Timelines(), clientAddrs(r)
 		l.Groups = []front.GroupRecord{}
 		for _, name := range table.Groups() {
 			g, _ := table.Group(name)
 			l.Groups = append(l.Groups, front.GroupRecord{
-				Name: name, NodeID: oracle.NodeOf(g.Owner), Addr: n.addrOf(g.Owner), Grant: g.Grant, Timelines: table.LenOf(name),
+				Name: name, NodeID: oracle.NodeOf(g.Owner), Addr: addrs[g.Owner], Grant: g.Grant, Timelines: table.LenOf(name),
 			})
 		}
 	})
@@ -91,14 +91,13 @@ func (n *Node) asLeader(f func(*replica.Replica)) (err error) {
 	return err
 }
 
-// addrOf returns the client address of a member, "" if it has none.
-func (n *Node) addrOf(member uint64) string {
-	for _, m := range n.core.replica.Members() {
-		if m.ID == member {
-			return m.ClientAddr
-		}
+// clientAddrs returns the client addresses of the members.
+func clientAddrs(r *replica.Replica) map[uint64]string {
+	addrs := map[uint64]string{}
+	for _, m := range r.Members() {
+		addrs[m.ID] = m.ClientAddr
 	}
-	return ""
+	return addrs
 }
 
 // memberOf returns the member that a node is, the latest if it is being replaced.
@@ -114,52 +113,45 @@ func (n *Node) memberOf(node uint64) (id uint64, ok bool) {
 }
 
 // ChangeTimelines changes timelines; see front.Timelines.
-func (n *Node) ChangeTimelines(ctx context.Context, c front.TimelineChange) error {
+func (n *Node) ChangeTimelines(ctx context.Context, c front.TimelineChange) (changed front.TimelineChanged, err error) {
 	if !n.cfg.Timelines {
-		return errTimelinesOff
+		return changed, errTimelinesOff
 	}
 	command, err := n.timelineCommand(c)
 	if err != nil {
-		return err
+		return changed, err
 	}
+	changed.Above = command.Time
 	done := make(chan replica.TimelineAnswer, 1)
 	if !n.call(func() {
 		n.core.timelines.take(replica.TimelineRequest{Command: command, Force: c.Force}, done, &n.core.next)
 	}) {
-		return errStopped
+		return changed, errStopped
 	}
 	select {
 	case a := <-done:
 		if a.Err != nil {
-			return a.Err
+			return changed, a.Err
 		}
-		return refusalOf(c, a.Outcomes)
+		return changed, refusalOf(c, a.Outcomes)
 	case <-ctx.Done():
 	case <-n.hosts[0].Done():
-		return errStopped
+		return changed, errStopped
 	}
-	return isotone.Errorf(isotone.CodeDeadlineExceeded, "the change was not confirmed in time: it may still happen; list the timelines before you try again")
+	return changed, isotone.Errorf(isotone.CodeDeadlineExceeded, "the change was not confirmed in time: it may still happen; list the timelines before you try again")
+}
+
+// timelineKinds are the kinds of commands by action.
+var timelineKinds = map[string]timeline.Kind{
+	front.CreateTimelines: timeline.KindCreate, front.DeleteTimeline: timeline.KindDelete, front.MoveTimeline: timeline.KindMove, front.RaiseTimeline: timeline.KindFloor,
+	front.SealTimeline: timeline.KindSeal, front.MakeGroup: timeline.KindMake, front.DropGroup: timeline.KindDrop, front.GrantGroup: timeline.KindGrant,
 }
 
 // timelineCommand returns the command for a change.
 func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command, err error) {
-	kinds := map[string]timeline.Kind{
-		front.CreateTimelines: timeline.KindCreate, front.DeleteTimeline: timeline.KindDelete, front.MoveTimeline: timeline.KindMove, front.RaiseTimeline: timeline.KindFloor,
-		front.SealTimeline: timeline.KindSeal, front.MakeGroup: timeline.KindMake, front.DropGroup: timeline.KindDrop, front.GrantGroup: timeline.KindGrant,
-	}
-	command = timeline.Command{Kind: kinds[c.Action], ID: c.ID, Group: c.Group}
-	ofGroup := command.Kind == timeline.KindMake || command.Kind == timeline.KindDrop || command.Kind == timeline.KindGrant
-	switch {
-	case command.Kind == 0:
-		return command, isotone.Errorf(isotone.CodeInvalidArgument, "action: want create, delete, move, floor, seal, make, drop or grant, not %.32q", c.Action)
-	case ofGroup && len(c.Names) > 0:
-		return command, isotone.Errorf(isotone.CodeInvalidArgument, "names: %s is about a group", c.Action)
-	case !ofGroup && command.Kind != timeline.KindCreate && len(c.Names) != 1:
-		return command, isotone.Errorf(isotone.CodeInvalidArgument, "names: %s takes one timeline", c.Action)
-	case command.Kind == timeline.KindCreate && (len(c.Names) == 0 || len(c.Names) > front.TimelinesAtOnce):
-		return command, isotone.Errorf(isotone.CodeInvalidArgument, "names: want 1 to %d timelines to create at once", front.TimelinesAtOnce)
-	case command.Kind == timeline.KindFloor && c.Time == "":
-		return command, isotone.Errorf(isotone.CodeInvalidArgument, "time: want the time or the timestamp that all later ones are to be above")
+	command = timeline.Command{Kind: timelineKinds[c.Action], ID: c.ID, Group: c.Group}
+	if err := checkTimelineChange(c, command.Kind); err != nil {
+		return command, err
 	}
 	if command.Kind == timeline.KindGrant {
 		member, ok := n.memberOf(c.NodeID)
@@ -183,7 +175,7 @@ func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command
 			command.Creations = append(command.Creations, timeline.Creation{Name: name, Group: c.Group, Above: command.Time})
 		}
 	}
-	if needsGroup := ofGroup || command.Kind == timeline.KindMove; needsGroup || c.Group != "" {
+	if c.Group != "" {
 		if err := timeline.CheckName(c.Group); err != nil {
 			return command, isotone.Errorf(isotone.CodeInvalidArgument, "group: %v", err)
 		}
@@ -191,10 +183,43 @@ func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command
 	return command, nil
 }
 
-// refusalOf returns why a change was refused, or nil. Of several creations it names those.
+// checkTimelineChange returns an error if a change lacks a field that its action needs, or has one that would have no effect.
+func checkTimelineChange(c front.TimelineChange, kind timeline.Kind) error {
+	creates, grants, moves := kind == timeline.KindCreate, kind == timeline.KindGrant, kind == timeline.KindMove
+	ofGroup := grants || kind == timeline.KindMake || kind == timeline.KindDrop
+	timed := creates || kind == timeline.KindFloor
+	switch {
+	case kind == 0:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "action: want create, delete, move, floor, seal, make, drop or grant, not %.32q", c.Action)
+	case creates && (len(c.Names) == 0 || len(c.Names) > front.TimelinesAtOnce):
+		return isotone.Errorf(isotone.CodeInvalidArgument, "names: want 1 to %d timelines to create at once", front.TimelinesAtOnce)
+	case ofGroup && len(c.Names) > 0:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "names: %s is about a group", c.Action)
+	case !ofGroup && !creates && len(c.Names) != 1:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "names: %s takes one timeline", c.Action)
+	case (ofGroup || creates) && c.ID != 0:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "id: %s is not about a timeline that exists", c.Action)
+	case (ofGroup || moves) && c.Group == "":
+		return isotone.Errorf(isotone.CodeInvalidArgument, "group: %s needs the name of a group", c.Action)
+	case !ofGroup && !moves && !creates && c.Group != "":
+		return isotone.Errorf(isotone.CodeInvalidArgument, "group: %s takes none", c.Action)
+	case grants != (c.NodeID != 0):
+		return isotone.Errorf(isotone.CodeInvalidArgument, "nodeID: grant names the node that is to own a group, and nothing else does")
+	case kind == timeline.KindFloor && c.Time == "":
+		return isotone.Errorf(isotone.CodeInvalidArgument, "time: want the time or the timestamp that all later ones are to be above")
+	case !timed && (c.Time != "" || c.Force):
+		return isotone.Errorf(isotone.CodeInvalidArgument, "time, force: %s takes neither", c.Action)
+	}
+	return nil
+}
+
+// refusalsTold bounds how many refusals an error names.
+const refusalsTold = 5
+
+// refusalOf returns why a change was refused, or nil. Of several creations it names the first of those.
 func refusalOf(c front.TimelineChange, outcomes []timeline.Refusal) error {
 	var texts []string
-	code := isotone.CodeInvalidArgument
+	refused, code := 0, isotone.CodeInvalidArgument
 	for i, o := range outcomes {
 		if o == timeline.Done {
 			continue
@@ -203,16 +228,21 @@ func refusalOf(c front.TimelineChange, outcomes []timeline.Refusal) error {
 		if i < len(c.Names) {
 			name = c.Names[i]
 		}
-		texts = append(texts, fmt.Sprintf(refusalTexts[o], name, c.Group))
+		if refused++; refused <= refusalsTold {
+			texts = append(texts, fmt.Sprintf(refusalTexts[o], name, c.Group))
+		}
 		if o == timeline.NotFound || o == timeline.NoGroup {
 			code = isotone.CodeNotFound
 		}
 	}
 	switch {
-	case len(texts) == 0:
+	case refused == 0:
 		return nil
-	case len(outcomes) > 1:
-		texts[0] = fmt.Sprintf("%d of %d were created; ", len(outcomes)-len(texts), len(outcomes)) + texts[0]
+	case refused > refusalsTold:
+		texts = append(texts, fmt.Sprintf("and so on, %d in all", refused))
+	}
+	if len(outcomes) > 1 {
+		texts[0] = fmt.Sprintf("%d of %d were created; ", len(outcomes)-refused, len(outcomes)) + texts[0]
 	}
 	return isotone.Errorf(code, "%s", strings.Join(texts, "; "))
 }

@@ -62,6 +62,9 @@ const movedEvery = time.Minute
 // farAhead is how far ahead of the clock time has to be moved for that to be remembered, and for a warning if an operator has done it.
 const farAhead = 2 * time.Second
 
+// namesShown bounds the names in a line.
+const namesShown = 20
+
 // Move says who has moved time ahead of the clock, for all clients.
 type Move struct {
 	At       time.Time
@@ -95,13 +98,26 @@ func (s *Session) Raised(from, to uint64) {
 	if s.control == nil {
 		return
 	}
-	m, level := s.move(to, true), slog.LevelInfo
+	m := s.move(to, true)
+	s.control.moved.remember(m)
+	s.raised("audit: an operator has moved time", m, "from", time.Unix(0, int64(from)).UTC())
+}
+
+// RaisedTimelines logs that an operator has moved the time of timelines ahead of the clock, beyond a unix nanosecond.
+func (s *Session) RaisedTimelines(names []string, to uint64) {
+	if s.control == nil {
+		return
+	}
+	s.raised("audit: an operator has moved the time of timelines", s.move(to, true), "timelines", names[:min(len(names), namesShown)], "more", max(0, len(names)-namesShown))
+}
+
+// raised logs a move by an operator, as a warning if it was far ahead of the clock.
+func (s *Session) raised(text string, m Move, attrs ...any) {
+	level := slog.LevelInfo
 	if m.Ahead > farAhead {
 		level = slog.LevelWarn
 	}
-	s.control.moved.remember(m)
-	s.control.cfg.Log.Log(context.Background(), level, "audit: an operator has moved time", "from", time.Unix(0, int64(from)).UTC(), "to", m.To,
-		"ahead", m.Ahead.String(), "client", m.Client, "user", m.User)
+	s.control.cfg.Log.Log(context.Background(), level, text, append(attrs, "to", m.To, "ahead", m.Ahead.String(), "client", m.Client, "user", m.User)...)
 }
 
 // moved counts by user how often time was moved.

@@ -257,13 +257,12 @@ func (c *Control) auditChange(old, t *table) {
 			names = append(names, name)
 		}
 	}
-	const shown = 20
 	for _, name := range names {
 		if text := changed(name); text != "" {
 			changes = append(changes, text)
 		}
 	}
-	c.cfg.Log.Info("audit: the list of users has changed", "setting", c.cfg.Setting, "changes", changes[:min(len(changes), shown)], "more", max(0, len(changes)-shown))
+	c.cfg.Log.Info("audit: the list of users has changed", "setting", c.cfg.Setting, "changes", changes[:min(len(changes), namesShown)], "more", max(0, len(changes)-namesShown))
 }
 
 // anonymous returns who a client without credentials is, on this machine or elsewhere.

@@ -30,11 +30,11 @@ internal/core/timeline:         internal/core/mutant
 internal/core/oracle:           . internal/core/timeline internal/core/mutant
 internal/core/route:            internal/core/mutant
 internal/core/search:           . internal/core/mutant
-internal/core/replica:          . snowflake internal/core/interval internal/core/oracle internal/core/route internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/core/replica:          . snowflake internal/core/interval internal/core/timeline internal/core/oracle internal/core/route internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/lincheck:         .
 internal/core/wire:             internal/core/interval internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/journal:          internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
-internal/core/sim:              . snowflake internal/core/interval internal/core/oracle internal/core/route internal/core/search internal/core/replica internal/core/lincheck internal/core/wire internal/core/journal internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/core/sim:              . snowflake internal/core/interval internal/core/timeline internal/core/oracle internal/core/route internal/core/search internal/core/replica internal/core/lincheck internal/core/wire internal/core/journal internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/auth/address:
 internal/auth/access:           . internal/auth/address ; golang.org/x/crypto
@@ -65,7 +65,7 @@ client:                         . snowflake internal/reply internal/core/interva
 internal/front/head:
 internal/front:                 . snowflake internal/core/interval internal/host/trace
 internal/front/gate:            internal/host/loop
-internal/front/httpapi:         . snowflake internal/core/interval internal/front
+internal/front/httpapi:         . snowflake internal/core/interval internal/core/timeline internal/front
 internal/front/admin:           . internal/auth/address internal/front internal/front/httpapi
 internal/front/requestid:
 internal/front/stats:           . internal/host/trace internal/front/requestid ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
@@ -77,7 +77,7 @@ internal/front/http2:           . internal/auth/access internal/host/loop intern
 internal/front/web:             . snowflake internal/core/interval internal/auth/access internal/host/listen internal/host/trace internal/front internal/front/grpc internal/front/httpapi internal/front/stats internal/front/requestid ; github.com/quic-go/quic-go
 internal/front/thriftrpc:       . snowflake internal/auth/access internal/host/listen internal/front ; github.com/apache/thrift
 
-internal/node:                  . snowflake disruptor internal/host/steady internal/core/interval internal/core/oracle internal/core/replica internal/core/wire internal/host/storage internal/host/backup internal/auth/certname internal/auth/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
+internal/node:                  . snowflake disruptor internal/host/steady internal/core/interval internal/core/timeline internal/core/oracle internal/core/replica internal/core/wire internal/host/storage internal/host/backup internal/auth/certname internal/auth/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 internal/proxy/balance:         .
 internal/proxy:                 . internal/auth/address internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/proxy/balance internal/front/requestid internal/front/stats ; golang.org/x/sys
 internal/proxy/forward:         . internal/host/loop internal/host/trace internal/front

@@ -28,8 +28,8 @@ var supporting = strings.Fields(`internal/core/mutant internal/auth/address inte
 
 // The most lines of code, without comments and tests; ARCHITECTURE.md says so, too.
 const (
-	promisingLinesMax = 16_600
-	carryingLinesMax  = 20_500
+	promisingLinesMax = 17100
+	carryingLinesMax  = 20600
 )
 
 // TestTrusted_ImportsOnlyWhatIsNamed: whatever can break the promise is on a list that people read.

@@ -99,12 +99,14 @@ func (t *Table) LenOf(group string) int { return t.groups[group].timelines }
 func (t *Table) Timelines(prefix, after string, limit int) []string {
 	var names []string
 	for name := range t.timelines { // order-free: they are sorted
-		if name > after && strings.HasPrefix(name, prefix) {
-			names = append(names, name)
+		if name <= after || !strings.HasPrefix(name, prefix) || len(names) >= limit && (limit <= 0 || name > names[limit-1]) {
+			continue
 		}
+		at, _ := slices.BinarySearch(names, name)
+		names = slices.Insert(names, at, name)
+		names = names[:min(len(names), limit)]
 	}
-	slices.Sort(names)
-	return names[:min(max(limit, 0), len(names))]
+	return names
 }
 
 // Groups returns the names of all groups with a record, in their order.

@@ -10,7 +10,7 @@
 //	POST /admin/workers        a [WorkerAction]; answers as GET when it is applied
 //	POST /admin/floor          {"time": "TIMESTAMP", "force": false}
 //	GET  /admin/timelines      timelines (front.TimelineList), by prefix=, after= and limit=
-//	POST /admin/timelines      a front.TimelineChange; answers {} when it is applied
+//	POST /admin/timelines      a front.TimelineChange; answers a front.TimelineChanged when it is applied
 //	GET  /admin/groups         the groups of timelines (front.GroupList)
 //	GET  /admin/security       who may reach this node (front.Security); each node answers for itself
 //	GET  /admin/backup         a backup, as a file; see docs/backup.md
@@ -60,6 +60,8 @@ type Config struct {
 	Security func() any
 	// Raised, if not nil, is told of each floor that has moved time, with the context of the request.
 	Raised func(context.Context, front.FloorRaised)
+	// RaisedTimelines, if not nil, is told of timelines whose time was moved ahead of the clock, to a unix nanosecond.
+	RaisedTimelines func(ctx context.Context, names []string, to uint64)
 }
 
 // Handler serves the API. It is safe for concurrent use.

@@ -3,6 +3,7 @@ package admin
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
@@ -27,5 +28,9 @@ func (h *Handler) changeTimelines(r *http.Request, body []byte) (any, error) {
 	if err := decode(body, &c); err != nil {
 		return nil, err
 	}
-	return struct{}{}, h.cfg.Timelines.ChangeTimelines(r.Context(), c)
+	a, err := h.cfg.Timelines.ChangeTimelines(r.Context(), c)
+	if err == nil && h.cfg.RaisedTimelines != nil && a.Above > uint64(max(0, time.Now().UnixNano())) {
+		h.cfg.RaisedTimelines(r.Context(), c.Names, a.Above)
+	}
+	return a, err
 }

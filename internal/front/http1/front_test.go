@@ -123,6 +123,38 @@ func TestFront_RequestsOfOneFloorAreOneBatch(t *testing.T) {
 	}
 }
 
+// TestFront_RequestsOfOneTimelineAreOneBatch, and no request gets the timeline of another: neither in a pipeline, nor by a batch that is used
+// again, nor by a request that is like the one before.
+func TestFront_RequestsOfOneTimelineAreOneBatch(t *testing.T) {
+	s := startFront(t)
+	named := func(name string) string { return of("/timestamp?timeline=" + name) }
+	c := dial(t, s)
+	_, _ = io.WriteString(c, plain+named("a")+named("a")+named("b")+plain+plain+named("a")+of("/timestamp?n=2"))
+	answers(t, c, 8)
+	if _, sizes := s.submitted(); !slices.Equal(sizes, []int{1, 2, 1, 2, 1, 1}) {
+		t.Errorf("batches of %v", sizes)
+	}
+	if want := []string{"", "a", "b", "", "a", ""}; !slices.Equal(s.named, want) {
+		t.Errorf("timelines %q, want %q", s.named, want)
+	}
+	s.reset(nil)
+	want := []string{"a.B_9-", "", "", "a.B_9-", "c", ""}
+	for _, name := range want { // one after the other
+		request := plain
+		if name != "" {
+			request = named(name)
+		}
+		_, _ = io.WriteString(c, request)
+		answers(t, c, 1)
+	}
+	if !slices.Equal(s.named, want) {
+		t.Errorf("timelines %q, want %q", s.named, want)
+	}
+	if s.detached.Load() != 0 {
+		t.Error("detached")
+	}
+}
+
 func TestFront_WhatIsNotHotWaitsForWhatIs(t *testing.T) {
 	s := startFront(t)
 	s.hold()

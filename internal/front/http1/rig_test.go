@@ -51,6 +51,7 @@ type oracle struct {
 	sizes   []int // of the batches so far
 	modes   []isotone.ReadMode
 	floors  []isotone.Timestamp
+	named   []string // the timelines of the batches
 }
 
 const clusterID = 0xabc
@@ -79,7 +80,7 @@ func (o *oracle) Submit(b *front.Batch) {
 // note counts a batch. o.mu is held.
 func (o *oracle) note(b *front.Batch) {
 	o.sizes, o.modes = append(o.sizes, len(b.Counts)), append(o.modes, b.Mode)
-	o.floors = append(o.floors, b.Floor)
+	o.floors, o.named = append(o.floors, b.Floor), append(o.named, b.Timeline)
 }
 
 // Fill makes ids of as many digits as they have for decades.
@@ -156,7 +157,7 @@ func (o *oracle) submitted() (requests int, sizes []int) {
 
 // reset begins anew.
 func (o *oracle) reset(err error) {
-	o.set(func() { o.next, o.nextID, o.err, o.held, o.sizes, o.modes = 0, 0, err, false, nil, nil })
+	o.set(func() { o.next, o.nextID, o.err, o.held, o.sizes, o.modes, o.named = 0, 0, err, false, nil, nil, nil })
 }
 
 // site is a client port with an oracle behind it.

@@ -80,6 +80,7 @@ var hotRequests = map[string]string{
 	"lease":                   of("/timestamp?mode=lease&n=3&format=range"),
 	"floor":                   of("/timestamp?floor=0123456789abcdef00000000000000FF&n=2"),
 	"floors":                  plain + of("/timestamp?floor=0123456789abcdef00000000000000ff") + of("/timestamp?floor=0123456789abcdef00000000000000ff") + of("/timestamp?floor=0123456789abcdef00000000000000ff&mode=lease") + plain,
+	"timelines":               plain + of("/timestamp?timeline=a") + of("/timestamp?timeline=a&n=2&format=json") + of("/timestamp?format=u64&timeline=b") + plain,
 	"accepts json":            with("Accept: application/json"),
 	"accepts anything":        with("Accept: */*"),
 	"accepts octets":          with("Accept: application/octet-stream"),

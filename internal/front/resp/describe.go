@@ -136,6 +136,7 @@ var argumentsOf = map[string][]argument{
 			{name: "mode", kind: "oneof", optional: true, parts: tokens("quorum", "lease")},
 		}},
 		{name: "floor", kind: "string", token: "FLOOR", optional: true},
+		{name: "timeline", kind: "string", token: "TIMELINE", optional: true},
 		{name: "traceparent", kind: "string", token: "TRACEPARENT", optional: true},
 	},
 	"INTERVAL": {

@@ -52,7 +52,7 @@ func statusOf(self, leader uint64) *front.Status {
 func (o *oracle) Status() *front.Status { return o.status }
 
 func (o *oracle) Submit(b *front.Batch) {
-	o.batches = append(o.batches, front.Batch{Mode: b.Mode, U64: b.U64, Local: b.Local, Floor: b.Floor, Trace: b.Trace, Counts: slices.Clone(b.Counts)})
+	o.batches = append(o.batches, front.Batch{Mode: b.Mode, U64: b.U64, Local: b.Local, Timeline: b.Timeline, Floor: b.Floor, Trace: b.Trace, Counts: slices.Clone(b.Counts)})
 	if o.later {
 		o.pending = append(o.pending, b)
 		return

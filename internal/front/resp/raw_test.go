@@ -30,6 +30,10 @@ var raw = []struct{ name, say, want string }{
 			"-ERR wrong number of arguments for 'ts' command\r\n" + stamp(2)},
 	{"floors", "TS FLOOR " + floor + "\r\nTS 2 floor " + floor + "\r\nts 3 lease Floor " + strings.ToUpper(floor) + "\r\n" + string(array("TS", "4", "QUORUM", "FLOOR", floor)) + "TS\r\n",
 		stamp(0) + stamp(1) + stamp(3) + stamp(6) + stamp(10)},
+	{"timelines", "TS TIMELINE a\r\nTS\r\nTS 2 timeline a\r\nts 3 lease Timeline a/b FLOOR " + floor + "\r\n" + string(array("TS", "4", "FLOOR", floor, "TRACEPARENT", traceparent, "TIMELINE", "floor")) + "TS\r\n",
+		stamp(0) + stamp(1) + stamp(2) + stamp(4) + stamp(7) + stamp(11)},
+	{"bad timelines do not disturb", "TS TIMELINE\r\nTS TIMELINE a TIMELINE a\r\nTS TIMELINE a 2\r\nTS 2 TIMELINE a QUORUM\r\nTS TIMELINE \"\"\r\nTS TIMELINE \"a b\"\r\nTS\r\n",
+		strings.Repeat(badOption, 4) + "-ERR timeline: a name of 0 bytes: want 1 to 64\r\n-ERR timeline: \"a b\": a name has letters, digits, and . _ / - only\r\n" + stamp(0)},
 	{"trace contexts", "TS TRACEPARENT " + traceparent + "\r\nTS 2 traceparent " + traceparent + "\r\nTS 3 LEASE FLOOR " + floor + " TRACEPARENT " + traceparent + "\r\n" +
 		string(array("TS", "4", "QUORUM", "TRACEPARENT", traceparent, "FLOOR", floor)) + "TS\r\n",
 		stamp(0) + stamp(1) + stamp(3) + stamp(6) + stamp(10)},

@@ -117,6 +117,11 @@ func sessionOf(ctx context.Context) *access.Session {
 // FloorRaised logs who has moved time by the request of an operator; see access.Session.Raised.
 func FloorRaised(ctx context.Context, a front.FloorRaised) { sessionOf(ctx).Raised(a.Before, a.Time) }
 
+// TimelinesRaised logs who has moved the time of timelines; see access.Session.RaisedTimelines.
+func TimelinesRaised(ctx context.Context, names []string, to uint64) {
+	sessionOf(ctx).RaisedTimelines(names, to)
+}
+
 // authorize answers requests that may not be served, with their code. Otherwise it returns the
 // request to serve.
 func (h *handler) authorize(w http.ResponseWriter, r *http.Request) (_ *http.Request, code string) {

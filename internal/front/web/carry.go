@@ -16,7 +16,10 @@ import (
 )
 
 // carriedPaths are what only the leader answers.
-var carriedPaths = []string{adminPrefix + "members", adminPrefix + "leader", adminPrefix + "workers", adminPrefix + "floor", adminPrefix + "backup", upgradePath}
+var carriedPaths = []string{
+	adminPrefix + "members", adminPrefix + "leader", adminPrefix + "workers", adminPrefix + "floor", adminPrefix + "timelines", adminPrefix + "groups",
+	adminPrefix + "backup", upgradePath,
+}
 
 const (
 	// carriedBodyMax bounds the body of a request that is passed on, as in package admin.

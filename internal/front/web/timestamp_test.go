@@ -163,6 +163,28 @@ func TestTimestamp_Floor(t *testing.T) {
 	})
 }
 
+// TestTimestamp_Timeline: a request without one asks for the default order, whatever came before.
+func TestTimestamp_Timeline(t *testing.T) {
+	s := start(t)
+	longest := strings.Repeat("a", 64)
+	eachProtocol(t, s, func(t *testing.T, c *client) {
+		for _, tt := range [][2]string{
+			{"/timestamp?timeline=a", "a"}, {"/timestamp", ""}, {"/timestamp?n=65536&timeline=tenant-7/orders", "tenant-7/orders"}, {"/timestamp?n=65536", ""},
+			{"/timestamp?timeline=tenant-7%2Forders&format=json", "tenant-7/orders"}, {"/timestamp?format=json", ""}, {"/timestamp?%74imeline=%61", "a"},
+			{"/timestamp?format=u64&timeline=" + longest, longest}, {"/timestamp?format=u64", ""},
+		} {
+			if a := c.get(t, tt[0]); a.StatusCode != 200 {
+				t.Errorf("%s: %d %q", tt[0], a.StatusCode, a.body)
+			}
+			s.backend.mu.Lock()
+			if got := s.backend.timeline; got != tt[1] {
+				t.Errorf("%s: timeline %q, want %q", tt[0], got, tt[1])
+			}
+			s.backend.mu.Unlock()
+		}
+	})
+}
+
 func TestTimestamp_RefusesBadParametersBeforeTheBackend(t *testing.T) {
 	s := start(t)
 	bad := []string{
@@ -174,6 +196,8 @@ func TestTimestamp_RefusesBadParametersBeforeTheBackend(t *testing.T) {
 		"floor=", "floor", "floor=1", "floor=0000000000000000000000000000000", "floor=000000000000000000000000000000000",
 		"floor=0000000000000000000000000000000g", "floor=0x000000000000000000000000000000",
 		"floor=00000000000000000000000000000001&floor=00000000000000000000000000000001",
+		"timeline=", "timeline", "timeline=a&timeline=a", "timeline=a&%74imeline=b", "timeline=a+b", "timeline=a%20b", "timeline=%", "timeline=a%00", "timeline=%c3%a4", "timeline=a{b}",
+		"timeline=" + strings.Repeat("a", 65),
 		"other=%", "%=1", "n=1;format=json", "a;n=5",
 	}
 	eachProtocol(t, s, func(t *testing.T, c *client) {

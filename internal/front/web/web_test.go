@@ -42,7 +42,9 @@ type backend struct {
 	err   error
 	held  []*front.Batch // nil: not holding
 	modes []isotone.ReadMode
-	floor isotone.Timestamp // of the latest batch
+	// Of the latest batch:
+	floor    isotone.Timestamp
+	timeline string
 }
 
 const epoch = 1<<63 + 12345 // larger than a float64 or an int64 can hold
@@ -64,7 +66,7 @@ func (b *backend) Status() *front.Status { return b.status.Load() }
 func (b *backend) Submit(batch *front.Batch) {
 	b.submitted.Add(1)
 	b.mu.Lock()
-	b.modes, b.floor = append(b.modes, batch.Mode), batch.Floor
+	b.modes, b.floor, b.timeline = append(b.modes, batch.Mode), batch.Floor, batch.Timeline
 	if b.held != nil {
 		b.held = append(b.held, batch)
 		b.mu.Unlock()
