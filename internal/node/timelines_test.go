@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/node"
 )
@@ -235,15 +236,52 @@ func TestTimelines_OnlyTheLeaderKnows(t *testing.T) {
 		_, change := n.ChangeTimelines(t.Context(), of(front.CreateTimelines, "b"))
 		_, list := n.Timelines("", "", 1)
 		_, groups := n.Groups()
-		_, stamp := ask(n, "a", 1)
 		asked = c.leader() == leader
-		for what, err := range map[string]error{"a change": change, "a list": list, "groups": groups, "a timestamp": stamp} {
+		for what, err := range map[string]error{"a change": change, "a list": list, "groups": groups} {
 			var e *isotone.Error
 			if asked && (!errors.As(err, &e) || e.Code != isotone.CodeNotLeader || e.Leader != fmt.Sprintf("client%d:1", leader)) {
 				t.Errorf("%s of a follower: %v", what, err)
 			}
 		}
 	}
+}
+
+// TestTimelines_AreAnsweredByTheirOwner: the node that is granted their group, until it is gone.
+func TestTimelines_AreAnsweredByTheirOwner(t *testing.T) {
+	c := newTenant(t)
+	c.must(of(front.CreateTimelines, "orders"))
+	last, err := c.next("orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	above := func(by uint64, r isotone.Range, err error) bool {
+		if err == nil && !last.Last().Before(r.First) {
+			t.Errorf("node %d issues %v after %v", by, r, last)
+		}
+		if err == nil {
+			last = r
+		}
+		return err == nil
+	}
+	group := c.list("", "", 1).Timelines[0].Group
+	c.refused(front.TimelineChange{Action: front.GrantGroup, Group: group, NodeID: 9}, isotone.ErrInvalidArgument, "node 9 is no member")
+	c.refused(front.TimelineChange{Action: front.GrantGroup, Group: group}, isotone.ErrInvalidArgument, "nodeID")
+	c.refused(front.TimelineChange{Action: front.GrantGroup, Group: "none", NodeID: 1}, isotone.ErrNotFound, "no group")
+	for owner := range uint64(3) {
+		owner++
+		await.Until(t, fmt.Sprintf("node %d owns the group and answers", owner), func() bool {
+			_ = c.change(front.TimelineChange{Action: front.GrantGroup, Group: group, NodeID: owner}) // a busy node may seem to be gone
+			r, err := ask(c.nodes[owner], "orders", 3)
+			return above(owner, r, err)
+		})
+	}
+	if err := c.stop(3); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "another node answers", func() bool {
+		r, err := c.next("orders")
+		return above(0, r, err)
+	})
 }
 
 func TestTimelines_NobodyChangesThemWithoutTheSetting(t *testing.T) {
