@@ -95,7 +95,7 @@ func (t *timelines) refuse(q TimelineRequest) *isotone.Error {
 			oracle.LevelOf(oracle.Command{Kind: oracle.KindTimeline}), t.state.CurrentLevel())
 	case len(t.list) >= timelineCommandsMax/2:
 		return isotone.ErrOverloaded
-	case t.state.Timelines.Ceiling == 0 && t.leading.clocks.time() == 0:
+	case (t.state.Timelines.Ceiling == 0 || latest(c) > 0 && !q.Force) && t.leading.clocks.time() == 0:
 		return errNoTimeYet
 	case c.Kind == timeline.KindGrant && (len(c.Grants) != 1 || c.Grants[0].Session == 0):
 		return isotone.Errorf(isotone.CodeInvalidArgument, "a group is granted to one node, which is connected to the leader")
@@ -110,7 +110,8 @@ func (t *timelines) refuse(q TimelineRequest) *isotone.Error {
 	return nil
 }
 
-// errNoTimeYet answers the creation of a cluster's first timelines while too few clocks are known: no time is reserved that they could hold.
+// errNoTimeYet answers the creation of a cluster's first timelines while too few clocks are known, as no time is reserved that they could hold, and
+// a floor, as nobody can tell how far ahead it is.
 var errNoTimeYet = isotone.Errorf(isotone.CodeClock, "too few clocks of members are known to tell the time; try again")
 
 // latest returns the latest time that a command has a timeline be above.

@@ -220,6 +220,24 @@ func TestTimeline_WrongChangesAreRefused(t *testing.T) {
 	}
 }
 
+// TestTimeline_WithoutClocksNobodyCanTellHowFarAFloorIs: it is not refused as too far ahead.
+func TestTimeline_WithoutClocksNobodyCanTellHowFarAFloorIs(t *testing.T) {
+	c := newClockCluster(t, 3, nil)
+	l := c.leader()
+	c.does(l, creates("orders"))
+	c.tick(200)
+	c.loseClocks()
+	for ticks := 0; c.leader().Status().Clock.Known && ticks < 2000; ticks++ {
+		c.tick(1)
+	}
+	token := c.alter(c.leader(), timeline.Command{Kind: timeline.KindFloor, Name: "orders", Time: uint64(c.mono + time.Second)})
+	c.settle()
+	if _, code := c.leader().changed(token); code != "clock" {
+		t.Errorf("%q", code)
+	}
+	c.mustOn(c.leader(), "orders")
+}
+
 // TestTimeline_NeedsItsLevel: nothing is written that an older member cannot read.
 func TestTimeline_NeedsItsLevel(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *replica.Config) { cfg.Level = 1 })
