@@ -65,3 +65,15 @@ func TestMutants_BrokenPromisesAreNoticed(t *testing.T) {
 		}
 	}
 }
+
+// ownerHarms has the deliberate bugs of owners and voters for which random runs take long. Each function reports whether a former owner answers
+// though a later one has answered before.
+var ownerHarms = map[mutant.Mutant]func(*testing.T) bool{
+	mutant.FenceByApplied:    answersBesideUnapplied,
+	mutant.CompactedIsClean:  answersBesideSnapshot,
+	mutant.NoConfigFence:     func(t *testing.T) bool { return answersByOldConfiguration(t, false) },
+	mutant.OldConfigCounts:   func(t *testing.T) bool { return answersByOldConfiguration(t, true) },
+	mutant.CountAnyone:       answersByLearner,
+	mutant.OwnerReusesNumber: answersByLateAnswer,
+	mutant.CountLateTold:     answersByLateAnswer,
+}

@@ -7,7 +7,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/timeline"
 )
@@ -132,18 +131,6 @@ func TestOwner_RequestsAreBoundedAndExpire(t *testing.T) {
 	if got := o.owner.outcome(first); got != "deadline_exceeded" {
 		t.Errorf("a request without an answer: %q", got)
 	}
-}
-
-// ownerHarms has the deliberate bugs of owners and voters for which random runs take long. Each function reports whether a former owner answers
-// though a later one has answered before.
-var ownerHarms = map[mutant.Mutant]func(*testing.T) bool{
-	mutant.FenceByApplied:    answersBesideUnapplied,
-	mutant.CompactedIsClean:  answersBesideSnapshot,
-	mutant.NoConfigFence:     func(t *testing.T) bool { return answersByOldConfiguration(t, false) },
-	mutant.OldConfigCounts:   func(t *testing.T) bool { return answersByOldConfiguration(t, true) },
-	mutant.CountAnyone:       answersByLearner,
-	mutant.OwnerReusesNumber: answersByLateAnswer,
-	mutant.CountLateTold:     answersByLateAnswer,
 }
 
 func TestOwner_NeverAnswersBesideALaterOne(t *testing.T) {
