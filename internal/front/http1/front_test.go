@@ -134,8 +134,8 @@ func TestFront_RequestsOfOneTimelineAreOneBatch(t *testing.T) {
 	if _, sizes := s.submitted(); !slices.Equal(sizes, []int{1, 2, 1, 2, 1, 1}) {
 		t.Errorf("batches of %v", sizes)
 	}
-	if want := []string{"", "a", "b", "", "a", ""}; !slices.Equal(s.named, want) {
-		t.Errorf("timelines %q, want %q", s.named, want)
+	if got, want := s.timelines(), []string{"", "a", "b", "", "a", ""}; !slices.Equal(got, want) {
+		t.Errorf("timelines %q, want %q", got, want)
 	}
 	s.reset(nil)
 	want := []string{"a.B_9-", "", "", "a.B_9-", "c", ""}
@@ -147,8 +147,8 @@ func TestFront_RequestsOfOneTimelineAreOneBatch(t *testing.T) {
 		_, _ = io.WriteString(c, request)
 		answers(t, c, 1)
 	}
-	if !slices.Equal(s.named, want) {
-		t.Errorf("timelines %q, want %q", s.named, want)
+	if got := s.timelines(); !slices.Equal(got, want) {
+		t.Errorf("timelines %q, want %q", got, want)
 	}
 	if s.detached.Load() != 0 {
 		t.Error("detached")

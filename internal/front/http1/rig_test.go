@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -143,6 +144,13 @@ func (o *oracle) set(change func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	change()
+}
+
+// timelines returns those of the batches that have come.
+func (o *oracle) timelines() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.named)
 }
 
 // submitted returns how many requests have come in batches of what sizes.
