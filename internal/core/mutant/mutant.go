@@ -200,6 +200,8 @@ const (
 	OwnerReusesNumber       // T3: all rounds of an owner have one number
 	CountLateTold           // T5: an answer to an earlier round counts
 	LeaderSelfUnchecked     // T7: a leader does not look into its own log
+	TimelineFillsQueue      // I7: the requests of one timeline leave no room for others
+	TimelinesWithLeader     // liveness: the requests of timelines that a leader owns end with its leadership
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
 	UnrefusedSecond         // liveness: a second change is proposed while one is under way
 	UnrefusedInJoint        // liveness: a change is proposed between the two configurations of another
@@ -260,7 +262,7 @@ func (m Mutant) IsDirected() bool {
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
 		ClientFloorByAnyone, ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal,
-		FenceByApplied, CompactedIsClean, NoConfigFence, CountAnyone, OldConfigCounts, OwnerReusesNumber, CountLateTold:
+		FenceByApplied, CompactedIsClean, NoConfigFence, CountAnyone, OldConfigCounts, OwnerReusesNumber, CountLateTold, TimelineFillsQueue, TimelinesWithLeader:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

@@ -174,6 +174,8 @@ var names = [count]string{
 	OwnerReusesNumber:       "owner-reuses-number",
 	CountLateTold:           "count-late-told",
 	LeaderSelfUnchecked:     "leader-self-unchecked",
+	TimelineFillsQueue:      "timeline-fills-queue",
+	TimelinesWithLeader:     "timelines-with-leader",
 	UnrefusedBeforeOpen:     "unrefused-before-open",
 	UnrefusedSecond:         "unrefused-second",
 	UnrefusedInJoint:        "unrefused-in-joint",

@@ -339,6 +339,9 @@ func (a *admission) connected(h Hello) {
 }
 
 func (p *peerView) connected(h Hello, tick uint64) {
+	if p.session != h.Session {
+		p.since = tick
+	}
 	p.hello, p.refusal, p.session, p.heardAt = h, nil, h.Session, tick
 }
 

@@ -82,12 +82,12 @@ func (r *Replica) mutateEnqueue(req Request) bool {
 	if mutant.On(mutant.NoRound) && r.leading.alloc.IsOpen() {
 		_, hold, err := r.leading.issue(&pending{Request: req, clock: r.leading.arrivalClock(req)})
 		if !hold {
+			r.load.leave(&req)
 			r.answer(req.Token, err)
 		}
 		return !hold
 	}
 	if n := len(r.queue.rounds); n > 0 && mutant.On(mutant.JoinRoundInFlight) {
-		r.queue.size += len(req.Counts)
 		r.queue.rounds[n-1].requests = append(r.queue.rounds[n-1].requests, pending{Request: req, arrived: r.ticks})
 		return true
 	}

@@ -66,8 +66,8 @@ func TestMutants_BrokenPromisesAreNoticed(t *testing.T) {
 	}
 }
 
-// ownerHarms has the deliberate bugs of owners and voters for which random runs take long. Each function reports whether a former owner answers
-// though a later one has answered before.
+// ownerHarms has the deliberate bugs of owners and voters for which random runs take long. All but the last two have a former owner answer
+// after a later one.
 var ownerHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.FenceByApplied:    answersBesideUnapplied,
 	mutant.CompactedIsClean:  answersBesideSnapshot,
@@ -76,4 +76,7 @@ var ownerHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.CountAnyone:       answersByLearner,
 	mutant.OwnerReusesNumber: answersByLateAnswer,
 	mutant.CountLateTold:     answersByLateAnswer,
+
+	mutant.TimelineFillsQueue:  leavesNoRoom,
+	mutant.TimelinesWithLeader: endsWithLeadership,
 }

@@ -42,11 +42,11 @@ type owner struct {
 	*facts
 	tail       *tail
 	clocks     *clocks
+	load       *load
 	allocators map[string]*oracle.Allocator // of timelines that this process has issued timestamps of
 	// waiting are requests without a round, rounds those in flight, oldest first.
 	waiting []pending
 	rounds  []ownerRound
-	size    int // the sum of len(Counts) of all requests; at most Config.QueueMax
 	// lastRound is the number of the latest round of this process; none is used twice.
 	lastRound uint64
 }
@@ -69,7 +69,7 @@ func (r *Replica) enqueueOwned(req Request) bool {
 	g, _ := r.state.Timelines.Group(have.Group)
 	leads, owns := r.role == raft.StateLeader, r.owner.owns(g.Owner, g.Session)
 	switch {
-	case !known || g.Owner == 0 || leads && owns:
+	case !known || g.Owner == 0 || owns && r.leading.alloc.IsOpen():
 		return false
 	case owns:
 		r.owner.enqueue(req)
@@ -83,13 +83,26 @@ func (r *Replica) enqueueOwned(req Request) bool {
 
 // enqueue queues a request, or refuses it.
 func (o *owner) enqueue(req Request) {
-	if o.size+len(req.Counts) > o.cfg.QueueMax {
+	if !o.load.admit(&req) {
 		o.counters.Overloaded += uint64(len(req.Counts))
 		o.answer(req.Token, isotone.ErrOverloaded)
 		return
 	}
-	o.size += len(req.Counts)
 	o.waiting = append(o.waiting, pending{Request: req, arrived: o.ticks})
+}
+
+// takeOver takes the requests of timelines that this process owns from a leadership that has ended, and returns the others. They wait for a
+// round that begins now.
+func (o *owner) takeOver(list []pending) (others []pending) {
+	for i := range list {
+		have, _ := o.state.Timelines.Timeline(list[i].Timeline)
+		if g, _ := o.state.Timelines.Group(have.Group); list[i].Timeline != "" && o.owns(g.Owner, g.Session) && !mutant.On(mutant.TimelinesWithLeader) {
+			o.waiting = append(o.waiting, list[i])
+		} else {
+			others = append(others, list[i])
+		}
+	}
+	return others
 }
 
 // owns reports whether that process is this one.
@@ -200,7 +213,7 @@ func (o *owner) serve(p *pending) {
 	if err == nil {
 		err = fill(p, a)
 	}
-	o.size -= len(p.Counts)
+	o.load.leave(&p.Request)
 	o.effects.Answers = append(o.effects.Answers, Answer{Token: p.Token, Moved: p.moved, Err: err})
 }
 
@@ -278,7 +291,7 @@ func (o *owner) tick() {
 		if o.ticks-p.arrived < uint64(o.cfg.RequestTicks) {
 			return false
 		}
-		o.size -= len(p.Counts)
+		o.load.leave(&p.Request)
 		o.counters.Expired += uint64(len(p.Counts))
 		o.answer(p.Token, isotone.ErrDeadlineExceeded)
 		return true

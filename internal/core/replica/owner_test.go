@@ -116,12 +116,11 @@ func TestOwner_TheLeaderTakesWhatItsOwnerLeaves(t *testing.T) {
 
 func TestOwner_RequestsAreBoundedAndExpire(t *testing.T) {
 	o := newOwned(t, func(cfg *replica.Config) { cfg.QueueMax = 10 })
+	o.does(o.leader, timeline.Command{Kind: timeline.KindCreate, Creations: []timeline.Creation{{Name: "others", Group: timeline.GroupOf("orders")}}})
+	o.tick(2)
 	o.drop = func(m *raftpb.Message) bool { return m.GetFrom() == o.owner.id || m.GetTo() == o.owner.id }
-	first := o.on(o.owner, "orders", isotone.Timestamp{}, 1)
-	var last uint64
-	for range 10 {
-		last = o.on(o.owner, "orders", isotone.Timestamp{}, 1)
-	}
+	first := o.on(o.owner, "orders", isotone.Timestamp{}, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+	last := o.on(o.owner, "others", isotone.Timestamp{}, 1)
 	if got := o.owner.outcome(last); got != "overloaded" {
 		t.Errorf("the eleventh request: %q", got)
 	}

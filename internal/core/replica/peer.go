@@ -12,6 +12,8 @@ type peerView struct {
 	// session is that of the process which is connected, 0 for none, and heardAt the tick at which
 	// it was last heard.
 	session, heardAt uint64
+	// since is the tick at which the process that is connected first was.
+	since uint64
 	// rival is the session of another process that wants its place, since the tick rivalSince.
 	rival, rivalSince uint64
 	// refusal is the peer's latest refusal of this node, nil once the peer speaks again.

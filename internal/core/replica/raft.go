@@ -117,7 +117,7 @@ func (r *Replica) observe() {
 	s := &r.succession
 	s.granters, s.rejecters, s.early, s.outcomeTicks = nil, nil, nil, 0
 	r.resetReads()
-	r.queue.redirectAll(r.queue.take())
+	r.queue.redirectAll(r.owner.takeOver(r.queue.take()))
 	old.clients.drop()
 	old.timelines.drop()
 	r.mutateTerm(old.alloc)

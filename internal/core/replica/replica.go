@@ -69,6 +69,9 @@ type Config struct {
 	// RequestTicks is how long a request may wait before it fails with
 	// isotone.ErrDeadlineExceeded; at least 1.
 	RequestTicks int
+	// SettleTicks is how long a process has to be connected to the leader before groups of timelines are moved to it from owners that are
+	// there. 0: the leader owns each group whose owner is gone, and moves none.
+	SettleTicks int
 	// SnapshotEvery is the number of applied entries between two snapshots; at least 2.
 	SnapshotEvery uint64
 	// ClockJumpMax bounds how far the clamped clock of this node may be from the quorum's
@@ -114,6 +117,7 @@ func (c *Config) Validate() error {
 	check("ReservationsMissedMax", c.ReservationsMissedMax > 0)
 	check("QueueMax", c.QueueMax > 0)
 	check("RequestTicks", c.RequestTicks > 0)
+	check("SettleTicks", c.SettleTicks >= 0)
 	check("SnapshotEvery", c.SnapshotEvery > 1)
 	check("ClockJumpMax", c.ClockJumpMax >= 0)
 	check("Interval", c.Interval == 0 || c.Interval >= interval.LimitMin && c.Interval <= interval.LimitMax)
@@ -145,6 +149,7 @@ type Replica struct {
 	succession succession
 	ids        ids
 	interval   intervals
+	load       load // of queue and owner
 	queue      queue
 	// owner answers for the timelines that this process owns while it does not lead; see owner.go.
 	owner owner
@@ -158,7 +163,8 @@ func (r *Replica) compose() {
 	r.clocks.facts, r.digests.facts, r.succession.facts, r.interval.facts, r.queue.facts, r.tail.facts = f, f, f, f, f, f
 	r.admission.facts, r.admission.leading = f, &r.leading
 	r.membership.facts, r.membership.leading, r.membership.tail = f, &r.leading, &r.tail
-	r.owner.facts, r.owner.clocks, r.owner.tail = f, &r.clocks, &r.tail
+	r.queue.load = &r.load
+	r.owner.facts, r.owner.clocks, r.owner.tail, r.owner.load = f, &r.clocks, &r.tail, &r.load
 	r.ids.facts, r.ids.clocks, r.ids.tail = f, &r.clocks, &r.tail
 	r.leading = newLeading(r)
 }
@@ -197,7 +203,7 @@ func New(cfg Config) (*Replica, error) {
 	}
 	r := &Replica{
 		facts: facts{cfg: cfg, log: raft.NewMemoryStorage(), conf: &raftpb.ConfState{}, peers: map[uint64]*peerView{}},
-		queue: queue{max: cfg.QueueMax}, owner: owner{allocators: map[string]*oracle.Allocator{}},
+		load:  load{max: cfg.QueueMax, timelines: map[string]int{}}, owner: owner{allocators: map[string]*oracle.Allocator{}},
 	}
 	r.interval = newIntervals(&r.cfg)
 	if cfg.LeaseMillis > 0 {

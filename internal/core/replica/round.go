@@ -28,8 +28,7 @@ type queue struct {
 	held []pending
 	// turns says which requests of a confirmed round are served.
 	turns turns
-	// size is the sum of len(Counts) of all requests; at most max.
-	size, max int
+	load  *load
 	// lastRound is the number of the latest round of this process. No number is used twice,
 	// in any term: an answer to an old round must not confirm a new one (I4).
 	lastRound uint64
@@ -74,7 +73,7 @@ func (r *Replica) enqueue(req Request) {
 	if req.Mode == isotone.ReadLease && r.serveByLease(&req) {
 		return
 	}
-	if r.queue.size+len(req.Counts) > r.queue.max {
+	if !r.load.admit(&req) {
 		r.counters.Overloaded += uint64(len(req.Counts))
 		r.answer(req.Token, isotone.ErrOverloaded)
 		return
@@ -82,7 +81,6 @@ func (r *Replica) enqueue(req Request) {
 	if r.mutateEnqueue(req) {
 		return
 	}
-	r.queue.size += len(req.Counts)
 	r.queue.waiting = append(r.queue.waiting, pending{Request: req, arrived: r.ticks, clock: r.leading.arrivalClock(req)})
 }
 
@@ -183,8 +181,7 @@ func (l *leading) serveAll(rounds []round, u64 bool) {
 // restart puts the requests of the rounds in flight back into the queue, because the
 // voters have changed: those that were asked may be gone, and a sole voter gets no answer.
 func (q *queue) restart() {
-	size := q.size
-	q.waiting, q.size = q.take(), size
+	q.waiting = q.take()
 }
 
 // expire fails requests that have waited too long. They are not in order of arrival everywhere: those that
@@ -194,7 +191,7 @@ func (q *queue) expire() {
 		if q.ticks-p.arrived < uint64(q.cfg.RequestTicks) {
 			return false
 		}
-		q.size -= len(p.Counts)
+		q.load.leave(&p.Request)
 		q.counters.Expired += uint64(len(p.Counts))
 		q.answer(p.Token, isotone.ErrDeadlineExceeded)
 		return true
@@ -206,14 +203,14 @@ func (q *queue) expire() {
 	}
 }
 
-// take empties the queue and returns what was in it.
+// take empties the queue and returns what was in it, which still counts.
 func (q *queue) take() []pending {
 	all := slices.Clone(q.held)
 	for _, rd := range q.rounds {
 		all = append(all, rd.requests...)
 	}
 	all = append(all, q.waiting...)
-	q.held, q.rounds, q.waiting, q.size = nil, q.rounds[:0], q.waiting[:0], 0
+	q.held, q.rounds, q.waiting = nil, q.rounds[:0], q.waiting[:0]
 	q.turns.open()
 	return all
 }
@@ -227,8 +224,9 @@ func (q *queue) redirectAll(list []pending) {
 
 // fail fails requests that are not in the queue any more.
 func (q *queue) fail(list []pending, err *isotone.Error) {
-	for _, p := range list {
-		q.answer(p.Token, err)
+	for i := range list {
+		q.load.leave(&list[i].Request)
+		q.answer(list[i].Token, err)
 	}
 }
 

@@ -84,7 +84,7 @@ func (r *Replica) Status() Status {
 		Time:      r.leading.alloc.Time(),
 		Ceiling:   r.state.Ceiling,
 		Leased:    r.leading.lease.held && r.mono < r.leading.lease.until,
-		Waiting:   r.queue.size,
+		Waiting:   r.load.size,
 		Last:      last,
 		Committed: committed,
 		Applied:   r.applied,
@@ -109,7 +109,7 @@ type Queue struct {
 
 // Queues returns all queues that input can make longer, none ever longer than its bound. It allocates
 // nothing: the simulator asks after each step.
-func (r *Replica) Queues() [12]Queue {
+func (r *Replica) Queues() [11]Queue {
 	responses := 0
 	for _, w := range []*Write{r.tail.inFlight, r.tail.collecting} {
 		if w != nil {
@@ -117,10 +117,9 @@ func (r *Replica) Queues() [12]Queue {
 		}
 	}
 	return [...]Queue{
-		{"requests", r.queue.size, r.queue.max},
+		{"requests", r.load.size, r.load.max},
 		{"rounds", len(r.queue.rounds), roundsMax},
 		{"worker leases of clients", len(r.leading.clients.list), clientLeasesMax},
-		{"requests of an owner", r.owner.size, r.cfg.QueueMax},
 		{"rounds of an owner", len(r.owner.rounds), roundsMax},
 		{"commands of timelines", len(r.leading.timelines.list), timelineCommandsMax},
 		{"worker leases given back", len(r.ids.releasing), oracle.SlotsMax},

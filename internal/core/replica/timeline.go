@@ -2,6 +2,7 @@ package replica
 
 import (
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/mutant"
@@ -9,8 +10,8 @@ import (
 	"github.com/isotone/isotone/internal/core/timeline"
 )
 
-// What a leader does about timelines: it has its process made the owner of each group with timelines whose owner is gone, and proposes the
-// changes that operators ask for.
+// What a leader does about timelines: it gives each group with timelines whose owner is gone another one, spreads the groups over the members,
+// and proposes the changes that operators ask for.
 
 // timelineCommandsMax bounds the commands that are proposed and not applied. Half of them may be those of callers.
 const timelineCommandsMax = 256
@@ -43,6 +44,8 @@ type timelines struct {
 	owner   *owner
 	// granting is set while a grant is proposed and not applied, granted while all groups with timelines have owners that are there.
 	granting, granted bool
+	// movesAt is the tick from which groups may be moved again from owners that are there.
+	movesAt uint64
 	// raising are the floors of clients that are proposed and not applied.
 	raising map[string]uint64
 }
@@ -192,20 +195,51 @@ func (t *timelines) hasOwner(g timeline.Group) bool {
 		(t.leading.tenure < ownerSilentTicks || p.lastActive > 0 && t.ticks-p.lastActive < ownerSilentTicks)
 }
 
-// grant proposes to make this process the owner of each group with timelines whose owner is gone.
+const (
+	// movesTicks is how long a leader waits before it moves groups again from owners that are there.
+	movesTicks = 100
+	// readyTicks is how long ago a member may have answered a heartbeat that is to own groups, and readyLag how many log entries it may lack.
+	readyTicks, readyLag = 3, 8
+)
+
+// grant proposes to give each group with timelines whose owner is gone to another process, and now and then to move others; see
+// [timeline.Table.Place].
 func (t *timelines) grant() {
-	if t.granted || t.granting || t.role != raft.StateLeader || !t.leading.alloc.IsOpen() {
+	if t.granting || t.role != raft.StateLeader || !t.leading.alloc.IsOpen() || t.state.Timelines.Len() == 0 {
 		return
 	}
-	table, self := &t.state.Timelines, t.cfg.Self
-	c := timeline.Command{Kind: timeline.KindGrant, Target: t.target()}
-	for _, name := range table.Orphans(t.hasOwner) {
-		g, _ := table.Group(name)
-		c.Grants = append(c.Grants, timeline.Grant{Group: name, Member: self.NodeID, Session: self.Session, Replaces: g.Grant})
+	t.granted = t.granted || t.state.Timelines.HasOwners(t.hasOwner)
+	move := t.cfg.SettleTicks > 0 && t.ticks >= t.movesAt
+	if t.granted && !move {
+		return
 	}
-	if t.granted = len(c.Grants) == 0; !t.granted {
-		t.granting = t.propose(c, proposal{answered: true})
+	grants := t.state.Timelines.Place(t.nodes(), t.hasOwner, move)
+	if move {
+		t.movesAt = t.ticks + movesTicks
 	}
+	if len(grants) > 0 {
+		t.granting = t.propose(timeline.Command{Kind: timeline.KindGrant, Grants: grants, Target: t.target()}, proposal{answered: true})
+	}
+}
+
+// nodes returns the processes that may own groups: this one, and, if groups are to be spread, those of the other members that are connected.
+func (t *timelines) nodes() []timeline.Node {
+	self := t.cfg.Self
+	list := []timeline.Node{{Number: oracle.NodeOf(self.NodeID), Member: self.NodeID, Session: self.Session, Ready: true, Settled: true}}
+	last, err := t.log.LastIndex()
+	if t.cfg.SettleTicks == 0 || err != nil {
+		return list
+	}
+	t.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) { // in the order of the IDs
+		m, _ := t.state.Member(id)
+		if p := t.peers[id]; id != self.NodeID && p != nil && p.session != 0 && p.session == m.Session {
+			list = append(list, timeline.Node{
+				Number: oracle.NodeOf(id), Member: id, Session: p.session, Settled: t.ticks-p.since >= uint64(t.cfg.SettleTicks),
+				Ready: m.ClientAddr != "" && p.lastActive > 0 && t.ticks-p.lastActive <= readyTicks && last <= pr.Match+readyLag,
+			})
+		}
+	})
+	return list
 }
 
 // issue is [leading.issue] for a request of a timeline.

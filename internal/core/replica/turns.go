@@ -89,7 +89,7 @@ func (l *leading) serve(p *pending, stats *Round) {
 		l.queue.held = append(l.queue.held, *p)
 		return
 	}
-	l.queue.size -= len(p.Counts)
+	l.queue.load.leave(&p.Request)
 	stats.Requests += len(p.Counts)
 	stats.Timestamps += issued
 	l.queue.answerTo(p, err)
@@ -122,5 +122,5 @@ func (l *leading) triesAgain(p *pending) bool {
 // mayHold reports whether a request may be held for long: for its floor, for a reservation, or for more time of the cluster
 // clock. It may not if the queue is more than half full: the rest is for requests that need no such wait.
 func (l *leading) mayHold() bool {
-	return l.queue.size <= (l.queue.max+1)/2 || mutant.On(mutant.HoldAll)
+	return l.queue.load.size <= (l.queue.load.max+1)/2 || mutant.On(mutant.HoldAll)
 }

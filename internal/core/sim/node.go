@@ -141,6 +141,7 @@ func (w *world) start(n *node) {
 		ReservationsMissedMax: 20,
 		QueueMax:              100,
 		RequestTicks:          300,
+		SettleTicks:           w.timelines.settleTicks,
 		SnapshotEvery:         w.cfg.snapshotEvery,
 		Log:                   raftLog{w, n.id},
 	}

@@ -76,13 +76,15 @@ func (w *world) planLoss() bool {
 func (w *world) loseLater(b saved) {
 	w.after(w.between(0, 80*w.cfg.tick), func() {
 		switch {
-		case w.healing, w.ceiling > oracle.FloorMax && b.Ceiling <= oracle.FloorMax: // then no operator can name where to begin
+		case w.healing, w.cannotBegin(b):
 			w.loss.planned = false
 		case w.quiet: // a tampered disk is to be refused first
 			w.loseLater(b)
 		default:
 			if w.loss.rng.IntN(3) == 0 {
-				b = w.survivor(b)
+				if left := w.survivor(b); !w.cannotBegin(left) {
+					b = left
+				}
 			}
 			w.destroy()
 			// Answers that are on their way arrive before.
@@ -93,6 +95,17 @@ func (w *world) loseLater(b saved) {
 			w.after(wait, func() { w.restore(b) })
 		}
 	})
+}
+
+// cannotBegin reports whether no operator can name where a cluster begins that is restored from b: time was so far ahead since.
+func (w *world) cannotBegin(b saved) bool {
+	latest := max(w.ceiling, w.latestOfTimelines())
+	for _, n := range w.nodes {
+		if n.up() {
+			latest = max(latest, n.replica.Timelines().Ceiling)
+		}
+	}
+	return latest > oracle.FloorMax && b.Ceiling <= oracle.FloorMax
 }
 
 // writtenOffMax is how old a file may look: with the time of a clock that was wrong by decades, recover refuses it, as the

@@ -24,6 +24,8 @@ type timelines struct {
 	creating int
 	// raised is set once the floor of one was raised.
 	raised bool
+	// settleTicks is replica.Config.SettleTicks.
+	settleTicks int
 }
 
 // timelineOrder is what the timestamps of one name keep for ever.
@@ -70,6 +72,7 @@ func newTimelines(seed uint64) timelines {
 		for _, name := range []string{"orders", "tenant-7/orders", "x"}[:1+t.rng.IntN(3)] {
 			t.lines = append(t.lines, &timelineOrder{name: name})
 		}
+		t.settleTicks = t.rng.IntN(2) * (1 + t.rng.IntN(200))
 	}
 	return t
 }

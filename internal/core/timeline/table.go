@@ -112,16 +112,14 @@ func (t *Table) Timelines(prefix, after string, limit int) []string {
 // Groups returns the names of all groups with a record, in their order.
 func (t *Table) Groups() []string { return sortedNames(t.groups) }
 
-// Orphans returns the groups, in the order of their names, that have timelines and of which hasOwner reports false. It is called for each group
-// that has some.
-func (t *Table) Orphans(hasOwner func(Group) bool) (names []string) {
-	for name, g := range t.groups { // order-free: the names are sorted
+// HasOwners reports whether hasOwner reports true of each group that has timelines.
+func (t *Table) HasOwners(hasOwner func(Group) bool) bool {
+	for _, g := range t.groups { // order-free: each is judged by itself
 		if g.timelines > 0 && !hasOwner(g) {
-			names = append(names, name)
+			return false
 		}
 	}
-	slices.Sort(names)
-	return names
+	return true
 }
 
 // Bounds returns the times of the timestamps that the owner of a timeline may issue: base <= time < ceiling. They are none if there is no

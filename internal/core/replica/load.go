@@ -1,0 +1,43 @@
+package replica
+
+import "github.com/isotone/isotone/internal/core/mutant"
+
+// timelineShare is the part of the bound that the requests of one timeline may take while others of it wait: a flood of them leaves room for
+// all else.
+const timelineShare = 8
+
+// load counts and bounds the requests that wait for a round (I7), by Request.Counts.
+type load struct {
+	size, max int
+	// timelines are the parts of size that belong to timelines.
+	timelines map[string]int
+}
+
+// admit counts a request, or reports false if there are too many.
+func (l *load) admit(q *Request) bool {
+	n := len(q.Counts)
+	if l.size+n > l.max {
+		return false
+	}
+	if q.Timeline != "" {
+		have := l.timelines[q.Timeline]
+		if have > 0 && have+n > max(1, l.max/timelineShare) && !mutant.On(mutant.TimelineFillsQueue) {
+			return false
+		}
+		l.timelines[q.Timeline] = have + n
+	}
+	l.size += n
+	return true
+}
+
+// leave stops counting a request.
+func (l *load) leave(q *Request) {
+	n := len(q.Counts)
+	l.size -= n
+	if q.Timeline == "" {
+		return
+	}
+	if l.timelines[q.Timeline] -= n; l.timelines[q.Timeline] <= 0 {
+		delete(l.timelines, q.Timeline)
+	}
+}
