@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/isotone/isotone/internal/front"
@@ -16,6 +18,7 @@ type groupCmd struct {
 	Create groupCreateCmd `cmd:"" help:"Create a group, beside the 256 of hash slots."`
 	Drop   groupDropCmd   `cmd:"" help:"Remove a group that was created and has no timelines."`
 	Move   groupMoveCmd   `cmd:"" help:"Have another node own a group."`
+	Prefer groupPreferCmd `cmd:"" help:"Set which nodes are to own a group whenever they can."`
 }
 
 type groupListCmd struct{ operatorFlags }
@@ -31,9 +34,9 @@ func (c *groupListCmd) Run(ctx context.Context, con console) error {
 
 func describeGroups(w io.Writer, l front.GroupList) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "GROUP\tTIMELINES\tOWNER\tADDRESS\tSINCE")
+	fmt.Fprintln(t, "GROUP\tTIMELINES\tOWNER\tADDRESS\tSINCE\tPREFERS")
 	for _, r := range l.Groups {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\n", r.Name, r.Timelines, ownerOf(r.NodeID), orDash(r.Addr), r.Grant)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\n", r.Name, r.Timelines, ownerOf(r.NodeID), orDash(r.Addr), r.Grant, orDash(joinNodes(r.Prefer)))
 	}
 	_ = t.Flush()
 	fmt.Fprintf(w, "%d groups; those of the 256 hash slots that never had a timeline are not listed\n", len(l.Groups))
@@ -41,12 +44,37 @@ func describeGroups(w io.Writer, l front.GroupList) {
 
 type groupCreateCmd struct {
 	operatorFlags
-	Group string `arg:"" help:"Name of the group: 1 to 64 letters, digits and . _ / -."`
+	Group  string   `arg:"" help:"Name of the group: 1 to 64 letters, digits and . _ / -."`
+	Prefer []uint64 `placeholder:"NODE,..." help:"IDs of the nodes that are to own it whenever they can, the first one before the others."`
 }
 
-// Run creates a group. One that exists already is no error.
+// Run creates a group. One that exists already is no error, and keeps the nodes that it prefers if none are given.
 func (c *groupCreateCmd) Run(ctx context.Context, con console) error {
-	return c.changeGroup(ctx, con, front.TimelineChange{Action: front.MakeGroup, Group: c.Group}, "exists")
+	return c.changeGroup(ctx, con, front.TimelineChange{Action: front.MakeGroup, Group: c.Group, Prefer: c.Prefer}, "exists")
+}
+
+type groupPreferCmd struct {
+	operatorFlags
+	Group string   `arg:"" help:"Name of the group."`
+	Nodes []uint64 `arg:"" optional:"" help:"IDs of the nodes, the first one before the others. Without any, no node is preferred."`
+}
+
+// Run sets which nodes are to own a group.
+func (c *groupPreferCmd) Run(ctx context.Context, con console) error {
+	then := "prefers no node"
+	if len(c.Nodes) > 0 {
+		then = "prefers " + joinNodes(c.Nodes)
+	}
+	return c.changeGroup(ctx, con, front.TimelineChange{Action: front.PreferNodes, Group: c.Group, Prefer: c.Nodes}, then)
+}
+
+// joinNodes writes the IDs of nodes.
+func joinNodes(ids []uint64) string {
+	var texts []string
+	for _, id := range ids {
+		texts = append(texts, strconv.FormatUint(id, 10))
+	}
+	return strings.Join(texts, ",")
 }
 
 type groupDropCmd struct {

@@ -25,6 +25,7 @@ const (
 	MakeGroup       = "make"
 	DropGroup       = "drop"
 	GrantGroup      = "grant"
+	PreferNodes     = "prefer"
 )
 
 // TimelinesPage bounds the timelines in one answer, TimelinesAtOnce those of one creation.
@@ -41,10 +42,12 @@ type TimelineChange struct {
 	// ID, if not 0, is that of the timeline that is meant. A request that has it can be repeated: it never changes one of the
 	// same name that came after.
 	ID uint64 `json:"id,string,omitempty"`
-	// Group is the group to move to, to create in, to make, to drop or to grant. "" to create in that of the hash slot.
+	// Group is the group to move to, to create in, to make, to drop, to grant or that prefers nodes. "" to create in that of the hash slot.
 	Group string `json:"group,omitempty"`
 	// NodeID is the node that is granted the group. It has to be connected to the leader.
 	NodeID uint64 `json:"nodeID,omitempty"`
+	// Prefer are the nodes that should own the group, the first one before the others, with make and prefer. None: any.
+	Prefer []uint64 `json:"prefer,omitempty"`
 	// Time is what all later timestamps are above, with floor, and with create: a timestamp or a time, in any form that
 	// oracle.ParseFloor takes. More than a day ahead of the clock it needs Force.
 	Time  string `json:"time,omitempty"`
@@ -94,4 +97,6 @@ type GroupRecord struct {
 	Grant  uint64 `json:"grant,string"`
 	// Timelines is how many it has.
 	Timelines int `json:"timelines"`
+	// Prefer are the nodes that should own it, the first one before the others.
+	Prefer []uint64 `json:"prefer,omitempty"`
 }

@@ -63,6 +63,9 @@ type Config struct {
 	ClockJumpMax time.Duration
 	// Timelines permits to create and to change timelines while this node leads.
 	Timelines bool
+	// GroupSettle is how long a process has to be connected to this node, while it leads, before groups of timelines are moved to it from owners
+	// that are there. 0: this node owns each group whose owner is gone, and moves none.
+	GroupSettle time.Duration
 	// Interval is INTERVAL_MS; 0: no intervals of the cluster clock.
 	Interval time.Duration
 	// Tick is RTT_MS.
@@ -217,6 +220,7 @@ func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {
 		ReservationsMissedMax: cfg.ReservationsMissedMax,
 		QueueMax:              cfg.RequestsMax,
 		RequestTicks:          max(1, int(requestWait/cfg.Tick)),
+		SettleTicks:           int((cfg.GroupSettle + cfg.Tick - 1) / cfg.Tick),
 		SnapshotEvery:         cmp.Or(cfg.SnapshotEvery, snapshotEvery),
 		ClockJumpMax:          cfg.ClockJumpMax,
 		Interval:              cfg.Interval,

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/isotone/isotone"
@@ -70,7 +71,7 @@ func (n *Node) Groups() (l front.GroupList, err error) {
 		for _, name := range table.Groups() {
 			g, _ := table.Group(name)
 			l.Groups = append(l.Groups, front.GroupRecord{
-				Name: name, NodeID: oracle.NodeOf(g.Owner), Addr: addrs[g.Owner], Grant: g.Grant, Timelines: table.LenOf(name),
+				Name: name, NodeID: oracle.NodeOf(g.Owner), Addr: addrs[g.Owner], Grant: g.Grant, Timelines: table.LenOf(name), Prefer: slices.Clone(g.Prefer),
 			})
 		}
 	})
@@ -124,6 +125,15 @@ func (n *Node) ChangeTimelines(ctx context.Context, c front.TimelineChange) (cha
 	changed.Above = command.Time
 	done := make(chan replica.TimelineAnswer, 1)
 	if !n.call(func() {
+		_, exists := n.core.replica.Timelines().Group(c.Group)
+		switch serves := n.core.replica.Status().Serving; {
+		case serves && c.Action == front.MakeGroup && exists && len(c.Prefer) == 0:
+			done <- replica.TimelineAnswer{Outcomes: []timeline.Refusal{timeline.Done}} // it keeps what it prefers
+			return
+		case serves && c.Action == front.PreferNodes && !exists:
+			done <- replica.TimelineAnswer{Outcomes: []timeline.Refusal{timeline.NoGroup}}
+			return
+		}
 		n.core.timelines.take(replica.TimelineRequest{Command: command, Force: c.Force}, done, &n.core.next)
 	}) {
 		return changed, errStopped
@@ -145,11 +155,12 @@ func (n *Node) ChangeTimelines(ctx context.Context, c front.TimelineChange) (cha
 var timelineKinds = map[string]timeline.Kind{
 	front.CreateTimelines: timeline.KindCreate, front.DeleteTimeline: timeline.KindDelete, front.MoveTimeline: timeline.KindMove, front.RaiseTimeline: timeline.KindFloor,
 	front.SealTimeline: timeline.KindSeal, front.MakeGroup: timeline.KindMake, front.DropGroup: timeline.KindDrop, front.GrantGroup: timeline.KindGrant,
+	front.PreferNodes: timeline.KindMake,
 }
 
 // timelineCommand returns the command for a change.
 func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command, err error) {
-	command = timeline.Command{Kind: timelineKinds[c.Action], ID: c.ID, Group: c.Group}
+	command = timeline.Command{Kind: timelineKinds[c.Action], ID: c.ID, Group: c.Group, Prefer: c.Prefer}
 	if err := checkTimelineChange(c, command.Kind); err != nil {
 		return command, err
 	}
@@ -159,6 +170,11 @@ func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command
 			return command, isotone.Errorf(isotone.CodeInvalidArgument, "nodeID: node %d is no member of this cluster", c.NodeID)
 		}
 		command.Grants = []timeline.Grant{{Group: c.Group, Member: member}}
+	}
+	for _, id := range c.Prefer {
+		if _, ok := n.memberOf(id); !ok {
+			return command, isotone.Errorf(isotone.CodeInvalidArgument, "prefer: node %d is no member of this cluster", id)
+		}
 	}
 	if c.Time != "" {
 		floor, err := oracle.ParseFloor(c.Time, uint64(max(0, n.cfg.Clock.Wall().UnixNano())))
@@ -185,12 +201,12 @@ func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command
 
 // checkTimelineChange returns an error if a change lacks a field that its action needs, or has one that would have no effect.
 func checkTimelineChange(c front.TimelineChange, kind timeline.Kind) error {
-	creates, grants, moves := kind == timeline.KindCreate, kind == timeline.KindGrant, kind == timeline.KindMove
-	ofGroup := grants || kind == timeline.KindMake || kind == timeline.KindDrop
+	creates, grants, moves, makes := kind == timeline.KindCreate, kind == timeline.KindGrant, kind == timeline.KindMove, kind == timeline.KindMake
+	ofGroup := grants || makes || kind == timeline.KindDrop
 	timed := creates || kind == timeline.KindFloor
 	switch {
 	case kind == 0:
-		return isotone.Errorf(isotone.CodeInvalidArgument, "action: want create, delete, move, floor, seal, make, drop or grant, not %.32q", c.Action)
+		return isotone.Errorf(isotone.CodeInvalidArgument, "action: want create, delete, move, floor, seal, make, drop, grant or prefer, not %.32q", c.Action)
 	case creates && (len(c.Names) == 0 || len(c.Names) > front.TimelinesAtOnce):
 		return isotone.Errorf(isotone.CodeInvalidArgument, "names: want 1 to %d timelines to create at once", front.TimelinesAtOnce)
 	case ofGroup && len(c.Names) > 0:
@@ -205,6 +221,10 @@ func checkTimelineChange(c front.TimelineChange, kind timeline.Kind) error {
 		return isotone.Errorf(isotone.CodeInvalidArgument, "group: %s takes none", c.Action)
 	case grants != (c.NodeID != 0):
 		return isotone.Errorf(isotone.CodeInvalidArgument, "nodeID: grant names the node that is to own a group, and nothing else does")
+	case !makes && len(c.Prefer) > 0:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "prefer: %s takes none", c.Action)
+	case len(c.Prefer) > timeline.PreferMax:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "prefer: want at most %d nodes", timeline.PreferMax)
 	case kind == timeline.KindFloor && c.Time == "":
 		return isotone.Errorf(isotone.CodeInvalidArgument, "time: want the time or the timestamp that all later ones are to be above")
 	case !timed && (c.Time != "" || c.Force):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,6 +201,9 @@ func TestTimelines_BadChangesAreRefused(t *testing.T) {
 		{front.TimelineChange{Action: front.MakeGroup}, "group: make needs"},
 		{front.TimelineChange{Action: front.MakeGroup, Group: "eu", Names: []string{"a"}}, "is about a group"},
 		{front.TimelineChange{Action: front.DropGroup, Group: "eu", ID: 5}, "id: drop"},
+		{front.TimelineChange{Action: front.PreferNodes, Group: "eu", Prefer: []uint64{9}}, "node 9 is no member"},
+		{front.TimelineChange{Action: front.PreferNodes, Group: "eu", Prefer: []uint64{1, 2, 3, 1, 2, 3, 1, 2, 3}}, "at most 8"},
+		{front.TimelineChange{Action: front.GrantGroup, Group: "eu", NodeID: 1, Prefer: []uint64{1}}, "prefer: grant takes none"},
 	} {
 		c.refused(tt.change, isotone.ErrInvalidArgument, tt.words)
 	}
@@ -282,6 +286,51 @@ func TestTimelines_AreAnsweredByTheirOwner(t *testing.T) {
 		r, err := c.next("orders")
 		return above(0, r, err)
 	})
+}
+
+// TestTimelines_GoToTheNodesThatTheyPrefer: at once to the first, and to the second if that is gone.
+func TestTimelines_GoToTheNodesThatTheyPrefer(t *testing.T) {
+	c := tenant{newCluster(t, 3, func(cfg *node.Config) { cfg.Timelines, cfg.GroupSettle = true, 20*cfg.Tick }), t}
+	c.leader()
+	c.must(front.TimelineChange{Action: front.MakeGroup, Group: "eu"})
+	c.refused(front.TimelineChange{Action: front.PreferNodes, Group: "eX", Prefer: []uint64{1}}, isotone.ErrNotFound, `no group "eX"`)
+	orders := of(front.CreateTimelines, "orders")
+	orders.Group = "eu"
+	c.must(orders)
+	group := func() (r front.GroupRecord) {
+		if err := c.lead(func(n *node.Node) error {
+			l, err := n.Groups()
+			if i := slices.IndexFunc(l.Groups, func(r front.GroupRecord) bool { return r.Name == "eu" }); err == nil {
+				r = l.Groups[i]
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, order := range [][]uint64{{3, 1}, {1, 2}, {2, 3}} {
+		c.must(front.TimelineChange{Action: front.PreferNodes, Group: "eu", Prefer: order})
+		c.must(front.TimelineChange{Action: front.MakeGroup, Group: "eu"}) // which exists, and keeps them
+		if got := group().Prefer; !slices.Equal(got, order) {
+			t.Errorf("the group prefers %v, want %v", got, order)
+		}
+		await.Until(t, fmt.Sprintf("node %d owns the group and answers", order[0]), func() bool {
+			_, err := ask(c.nodes[order[0]], "orders", 3)
+			return err == nil
+		})
+	}
+	if err := c.stop(2); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "node 3 answers", func() bool {
+		_, err := ask(c.nodes[3], "orders", 3)
+		return err == nil
+	})
+	c.must(front.TimelineChange{Action: front.PreferNodes, Group: "eu"})
+	if got := group().Prefer; len(got) > 0 {
+		t.Errorf("the group prefers %v still", got)
+	}
 }
 
 func TestTimelines_NobodyChangesThemWithoutTheSetting(t *testing.T) {

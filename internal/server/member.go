@@ -249,6 +249,7 @@ func Start(s *config.Settings, so Sockets, o Options, log *slog.Logger) (*Member
 		IDs:                   ids,
 		Forward:               forwarder,
 		Timelines:             s.Timelines,
+		GroupSettle:           s.GroupSettle,
 		Clock:                 o.Clock,
 		Level:                 o.Level,
 		SnapshotEvery:         o.Snapshots,

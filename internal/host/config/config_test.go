@@ -93,7 +93,7 @@ func TestDefault_IsWhatNothingSetGives(t *testing.T) {
 		EpochInterval: 100 * time.Millisecond, ClockJumpMax: 500 * time.Millisecond, EpochDeadlineLimit: 100, TimestampRequestBuffer: 10_000,
 		ReadMode: isotone.ReadQuorum, RTT: 10 * time.Millisecond, MaxConnections: 20_000, ThriftPort: -1, PDPort: config.PortOff,
 		SnowflakeLayout: snowflake.Twitter, SnowflakeLease: 10 * time.Second, FixedWorker: -1,
-		LiveInterval: time.Second, Dashboard: true, RequestStatsSample: 1, TraceSample: 100,
+		GroupSettle: 30 * time.Second, LiveInterval: time.Second, Dashboard: true, RequestStatsSample: 1, TraceSample: 100,
 	}
 	parsed := parseAll(t, nil)
 	for from, got := range map[string]config.Settings{"Default": config.Default(), "parser": parsed} {

@@ -15,6 +15,10 @@ import (
 	"github.com/isotone/isotone/internal/live"
 )
 
+// groupSettle is how long a node has to be connected before timelines are moved to it from another that serves them: a node that comes and goes
+// should not have them come and go.
+const groupSettle = 30 * time.Second
+
 // Limits of the numbers. The defaults lie well inside; the limits keep a typing
 // error from becoming a cluster that never elects or never answers.
 const (
@@ -207,6 +211,13 @@ func (p *parser) members(f *Flags, s *Settings) {
 // machine in plaintext.
 func (p *parser) forwarding(f *Flags, s *Settings) {
 	s.Timelines = p.onOff("timelines", f.Timelines)
+	switch f.GroupPlacement {
+	case "leader":
+	case "spread":
+		s.GroupSettle = groupSettle
+	default:
+		p.faults.add("group-placement", f.GroupPlacement, "want spread or leader")
+	}
 	s.Forward = p.onOff("forward", f.Forward)
 	if s.Forward && s.RequireTLS && s.ForwardCA == "" {
 		p.faults.add("forward-ca", "", "want a file, as FORWARD and REQUIRE_TLS are set: the leader refuses what is forwarded without TLS")

@@ -56,7 +56,8 @@ type Settings struct {
 	ReadMode               isotone.ReadMode
 	RTT                    time.Duration // one Raft tick
 	ShutdownDelay          time.Duration
-	Timelines              bool // see node.Config.Timelines
+	Timelines              bool          // see node.Config.Timelines
+	GroupSettle            time.Duration // of GROUP_PLACEMENT; see node.Config.GroupSettle
 	Forward                bool
 	ForwardCA              string // "": FORWARD without TLS
 	ForwardCredentialFile  string // "": none
