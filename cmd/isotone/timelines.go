@@ -25,6 +25,7 @@ type timelineCmd struct {
 	Delete timelineDeleteCmd `cmd:"" help:"Delete timelines. One that is created again under such a name goes on above."`
 	Move   timelineMoveCmd   `cmd:"" help:"Move a timeline to another group."`
 	Floor  timelineFloorCmd  `cmd:"" help:"Have all later timestamps of a timeline be larger than a given one."`
+	Quota  timelineQuotaCmd  `cmd:"" help:"Limit what is served of a timeline in a second."`
 	Seal   timelineSealCmd   `cmd:"" help:"End a timeline for good: its name stays, and it issues no timestamps any more."`
 }
 
@@ -72,7 +73,10 @@ func ownerOf(node uint64) string {
 // timelineNote says what is special about a timeline.
 func timelineNote(r front.TimelineRecord) string {
 	if !r.Sealed {
-		return ""
+		if r.Quota == (front.TimelineQuota{}) {
+			return ""
+		}
+		return quotaText(r.Quota)
 	}
 	return "sealed; all its timestamps are before " + nanoTime(r.Bound)
 }
@@ -148,6 +152,9 @@ func (f *operatorFlags) showTimeline(ctx context.Context, con console, name, lin
 		default:
 			fmt.Fprintf(w, "served by node %d, at %s\n", r.NodeID, orDash(r.Addr))
 		}
+		if note := timelineNote(r); note != "" && !r.Sealed {
+			fmt.Fprintln(w, note)
+		}
 	})
 }
 
@@ -157,11 +164,18 @@ type timelineCreateCmd struct {
 	Group string   `name:"group" placeholder:"GROUP" help:"Group to create them in. Default: that of the hash slot of each name."`
 	Above string   `name:"above" placeholder:"TIME" help:"Have all their timestamps be larger than this one, in any form that isotone floor raise takes: for what another system has issued."`
 	Force bool     `name:"force" help:"Permit a time more than 24 hours ahead of the clock: time stands still until the clock has caught up."`
+	quotaFlags
+}
+
+// quotaFlags are the flags of a quota.
+type quotaFlags struct {
+	Requests   uint64 `name:"requests" placeholder:"N" help:"How many requests are served in a second at most, to all users together. Default: no limit."`
+	Timestamps uint64 `name:"timestamps" placeholder:"N" help:"How many timestamps are served in a second at most. Default: no limit."`
 }
 
 // Run creates timelines, in as many requests as it takes.
 func (c *timelineCreateCmd) Run(ctx context.Context, con console) error {
-	change := front.TimelineChange{Action: front.CreateTimelines, Group: c.Group, Force: c.Force}
+	change := front.TimelineChange{Action: front.CreateTimelines, Group: c.Group, Force: c.Force, Quota: front.TimelineQuota(c.quotaFlags)}
 	if c.Above != "" {
 		above, err := parseFloor(c.Above, time.Now())
 		if err != nil {
@@ -281,6 +295,41 @@ func (c *timelineFloorCmd) Run(ctx context.Context, con console) error {
 		return spelledAsFlags(err)
 	}
 	return c.showTimeline(ctx, con, c.Name, fmt.Sprintf("all later timestamps of timeline %s are larger than %s", c.Name, when))
+}
+
+type timelineQuotaCmd struct {
+	operatorFlags
+	Name string `arg:"" help:"Name of the timeline."`
+	quotaFlags
+}
+
+// Run sets the quota of a timeline. Repeated, it changes nothing.
+func (c *timelineQuotaCmd) Run(ctx context.Context, con console) error {
+	r, err := c.timeline(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	quota := front.TimelineQuota(c.quotaFlags)
+	change := front.TimelineChange{Action: front.LimitTimeline, Names: []string{c.Name}, ID: r.ID, Quota: quota}
+	if err := c.changeTimeline(ctx, change, func(now front.TimelineRecord) bool { return now.ID != 0 && now.Quota == quota }); err != nil {
+		return err
+	}
+	return c.showTimeline(ctx, con, c.Name, fmt.Sprintf("timeline %s: %s", c.Name, quotaText(quota)))
+}
+
+// quotaText says what a quota permits.
+func quotaText(q front.TimelineQuota) string {
+	var parts []string
+	if q.Requests > 0 {
+		parts = append(parts, fmt.Sprintf("%d requests", q.Requests))
+	}
+	if q.Timestamps > 0 {
+		parts = append(parts, fmt.Sprintf("%d timestamps", q.Timestamps))
+	}
+	if parts == nil {
+		return "no quota"
+	}
+	return "at most " + strings.Join(parts, " and ") + " a second"
 }
 
 type timelineSealCmd struct {

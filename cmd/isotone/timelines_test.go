@@ -52,6 +52,17 @@ func TestTimelines_AreManagedByCommands(t *testing.T) {
 	all.refuses(t, "group drop eu", "has timelines")
 	all.refuses(t, "group drop h000", "which stay")
 	all.does(t, "group list", "eu ")
+	all.refuses(t, "group prefer us 1", `there is no group "us"`)
+	all.refuses(t, "group prefer eu 9", "node 9 is no member")
+	all.does(t, "group prefer eu 2 3", "group eu prefers 2,3")
+	all.does(t, "group create eu", "group eu exists") // and keeps that
+	all.does(t, "group list", " 2,3")
+	all.does(t, "group prefer eu", "group eu prefers no node")
+
+	all.does(t, "timeline quota orders --requests 5 --timestamps 100", "timeline orders: at most 5 requests and 100 timestamps a second")
+	all.does(t, "timeline show orders", "at most 5 requests and 100 timestamps a second")
+	all.does(t, "timeline quota orders", "timeline orders: no quota")
+	all.refuses(t, "timeline quota orders --requests 9999999999", "a rate is at most")
 
 	stamp("orders -n 2", "\n", 0)
 	stamp("nothing", "isotone timeline create nothing", 1)
@@ -101,7 +112,8 @@ func TestTimelines_WhatCannotBeUndoneIsAskedForAndLookedAfter(t *testing.T) {
 	}
 	stdin(t, null)
 	was, next := front.TimelineRecord{Name: "a", ID: 5, Group: "h001"}, front.TimelineRecord{Name: "a", ID: 9, Group: "h001"}
-	sealed, moved := was, was
+	sealed, moved, limited := was, was, was
+	limited.Quota.Requests = 5
 	sealed.Sealed, moved.Group = true, "eu"
 	for command, words := range map[string]string{"delete a": "will fail from now on: a.", "seal a": "issues no timestamps any more", "floor a 2026-11-22T15:04:05Z": "cannot be undone"} {
 		s := serveScript(t, timelinesAnswer(was))
@@ -125,6 +137,8 @@ func TestTimelines_WhatCannotBeUndoneIsAskedForAndLookedAfter(t *testing.T) {
 		{"seal a", 0, "a is sealed", []answer{timelinesAnswer(sealed)}},
 		{"seal a", 1, "late", []answer{timelinesAnswer(was), late, timelinesAnswer(next)}},
 		{"move a eu", 0, "a is in group eu", []answer{timelinesAnswer(was), late, timelinesAnswer(moved)}},
+		{"quota a --requests 5", 0, "at most 5 requests a second", []answer{timelinesAnswer(was), late, timelinesAnswer(limited)}},
+		{"quota a --requests 5", 1, "late", []answer{timelinesAnswer(was), late, timelinesAnswer(was)}},
 		{"move a eu", 1, "late", []answer{timelinesAnswer(was), late, timelinesAnswer(next)}},
 	} {
 		args := append([]string{"timeline"}, strings.Fields(tt.command)...)

@@ -26,6 +26,7 @@ const (
 	DropGroup       = "drop"
 	GrantGroup      = "grant"
 	PreferNodes     = "prefer"
+	LimitTimeline   = "quota"
 )
 
 // TimelinesPage bounds the timelines in one answer, TimelinesAtOnce those of one creation.
@@ -52,6 +53,14 @@ type TimelineChange struct {
 	// oracle.ParseFloor takes. More than a day ahead of the clock it needs Force.
 	Time  string `json:"time,omitempty"`
 	Force bool   `json:"force,omitempty"`
+	// Quota bounds what the owner of a timeline serves of it in a second, to all users together, with create and quota.
+	Quota TimelineQuota `json:"quota,omitzero"`
+}
+
+// TimelineQuota bounds what is served of a timeline in a second. 0: nothing does.
+type TimelineQuota struct {
+	Requests   uint64 `json:"requests,omitempty"`
+	Timestamps uint64 `json:"timestamps,omitempty"`
 }
 
 // TimelineChanged answers a TimelineChange.
@@ -81,6 +90,8 @@ type TimelineRecord struct {
 	// Sealed: it issues nothing any more. Bound is then above the times of all its timestamps, in unix nanoseconds.
 	Sealed bool   `json:"sealed,omitempty"`
 	Bound  uint64 `json:"bound,string,omitempty"`
+	// Quota is what its owner serves of it in a second at most.
+	Quota TimelineQuota `json:"quota,omitzero"`
 }
 
 // GroupList describes groups of timelines.

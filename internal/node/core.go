@@ -33,6 +33,7 @@ type core struct {
 	lessor  lessor
 	// timelines are changes that operators wait for.
 	timelines timelineRequests
+	quotas    quotas
 	// forwarder asks the leader for what reaches this loop; nil: nobody does.
 	forwarder Forwarder
 
@@ -146,6 +147,13 @@ func (c *core) takeRequests() {
 		b.Err = nil
 		if b.Trace != nil {
 			b.Taken = time.Now()
+		}
+		if b.Timeline != "" {
+			if err := c.quotas.refuse(c.replica, b, c.loop.Now()); err != nil {
+				b.Err = err
+				b.Done(b)
+				continue
+			}
 		}
 		c.next.Requests = append(c.next.Requests, replica.Request{
 			Token: c.pending.put(b), Mode: mode, U64: b.U64, Timeline: b.Timeline, Floor: b.Floor, Raise: b.Raise, Counts: b.Counts, Ranges: b.Ranges,

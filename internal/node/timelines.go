@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/timeline"
@@ -56,7 +57,7 @@ func (n *Node) Timelines(prefix, after string, limit int) (l front.TimelineList,
 			have, _ := table.Timeline(name)
 			g, _ := table.Group(have.Group)
 			l.Timelines = append(l.Timelines, front.TimelineRecord{
-				Name: name, ID: have.ID, Group: have.Group, NodeID: oracle.NodeOf(g.Owner), Addr: addrs[g.Owner], Sealed: have.Bound != 0, Bound: have.Bound,
+				Name: name, ID: have.ID, Group: have.Group, NodeID: oracle.NodeOf(g.Owner), Addr: addrs[g.Owner], Sealed: have.Bound != 0, Bound: have.Bound, Quota: front.TimelineQuota(have.Quota),
 			})
 		}
 	})
@@ -155,12 +156,12 @@ func (n *Node) ChangeTimelines(ctx context.Context, c front.TimelineChange) (cha
 var timelineKinds = map[string]timeline.Kind{
 	front.CreateTimelines: timeline.KindCreate, front.DeleteTimeline: timeline.KindDelete, front.MoveTimeline: timeline.KindMove, front.RaiseTimeline: timeline.KindFloor,
 	front.SealTimeline: timeline.KindSeal, front.MakeGroup: timeline.KindMake, front.DropGroup: timeline.KindDrop, front.GrantGroup: timeline.KindGrant,
-	front.PreferNodes: timeline.KindMake,
+	front.PreferNodes: timeline.KindMake, front.LimitTimeline: timeline.KindQuota,
 }
 
 // timelineCommand returns the command for a change.
 func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command, err error) {
-	command = timeline.Command{Kind: timelineKinds[c.Action], ID: c.ID, Group: c.Group, Prefer: c.Prefer}
+	command = timeline.Command{Kind: timelineKinds[c.Action], ID: c.ID, Group: c.Group, Prefer: c.Prefer, Quota: timeline.Quota(c.Quota)}
 	if err := checkTimelineChange(c, command.Kind); err != nil {
 		return command, err
 	}
@@ -188,7 +189,7 @@ func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command
 			return command, isotone.Errorf(isotone.CodeInvalidArgument, "names: %v", err)
 		}
 		if command.Name = name; command.Kind == timeline.KindCreate {
-			command.Creations = append(command.Creations, timeline.Creation{Name: name, Group: c.Group, Above: command.Time})
+			command.Creations = append(command.Creations, timeline.Creation{Name: name, Group: c.Group, Above: command.Time, Quota: command.Quota})
 		}
 	}
 	if c.Group != "" {
@@ -206,7 +207,7 @@ func checkTimelineChange(c front.TimelineChange, kind timeline.Kind) error {
 	timed := creates || kind == timeline.KindFloor
 	switch {
 	case kind == 0:
-		return isotone.Errorf(isotone.CodeInvalidArgument, "action: want create, delete, move, floor, seal, make, drop, grant or prefer, not %.32q", c.Action)
+		return isotone.Errorf(isotone.CodeInvalidArgument, "action: want create, delete, move, floor, seal, make, drop, grant, prefer or quota, not %.32q", c.Action)
 	case creates && (len(c.Names) == 0 || len(c.Names) > front.TimelinesAtOnce):
 		return isotone.Errorf(isotone.CodeInvalidArgument, "names: want 1 to %d timelines to create at once", front.TimelinesAtOnce)
 	case ofGroup && len(c.Names) > 0:
@@ -223,6 +224,10 @@ func checkTimelineChange(c front.TimelineChange, kind timeline.Kind) error {
 		return isotone.Errorf(isotone.CodeInvalidArgument, "nodeID: grant names the node that is to own a group, and nothing else does")
 	case !makes && len(c.Prefer) > 0:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "prefer: %s takes none", c.Action)
+	case !creates && kind != timeline.KindQuota && c.Quota != (front.TimelineQuota{}):
+		return isotone.Errorf(isotone.CodeInvalidArgument, "quota: %s takes none", c.Action)
+	case c.Quota.Requests > access.RateMax || c.Quota.Timestamps > access.RateMax:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "quota: a rate is at most %d a second", access.RateMax)
 	case len(c.Prefer) > timeline.PreferMax:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "prefer: want at most %d nodes", timeline.PreferMax)
 	case kind == timeline.KindFloor && c.Time == "":

@@ -179,7 +179,7 @@ func TestTimelines_BadChangesAreRefused(t *testing.T) {
 		words  string
 	}{
 		{front.TimelineChange{}, "action: want create"},
-		{of("quota", "a"), "action: want create"},
+		{of("rename", "a"), "action: want create"},
 		{of(front.CreateTimelines), "want 1 to 256"},
 		{of(front.CreateTimelines, many...), "want 1 to 256"},
 		{of(front.CreateTimelines, many[1:]...), "and so on, 256 in all"},
@@ -204,6 +204,8 @@ func TestTimelines_BadChangesAreRefused(t *testing.T) {
 		{front.TimelineChange{Action: front.PreferNodes, Group: "eu", Prefer: []uint64{9}}, "node 9 is no member"},
 		{front.TimelineChange{Action: front.PreferNodes, Group: "eu", Prefer: []uint64{1, 2, 3, 1, 2, 3, 1, 2, 3}}, "at most 8"},
 		{front.TimelineChange{Action: front.GrantGroup, Group: "eu", NodeID: 1, Prefer: []uint64{1}}, "prefer: grant takes none"},
+		{front.TimelineChange{Action: front.SealTimeline, Names: []string{"a"}, Quota: front.TimelineQuota{Requests: 1}}, "quota: seal takes none"},
+		{front.TimelineChange{Action: front.LimitTimeline, Names: []string{"a"}, Quota: front.TimelineQuota{Requests: 1e12}}, "quota: a rate is at most"},
 	} {
 		c.refused(tt.change, isotone.ErrInvalidArgument, tt.words)
 	}
@@ -330,6 +332,53 @@ func TestTimelines_GoToTheNodesThatTheyPrefer(t *testing.T) {
 	c.must(front.TimelineChange{Action: front.PreferNodes, Group: "eu"})
 	if got := group().Prefer; len(got) > 0 {
 		t.Errorf("the group prefers %v still", got)
+	}
+}
+
+// TestTimelines_QuotasCountAtTheOwner, for each timeline by itself.
+func TestTimelines_QuotasCountAtTheOwner(t *testing.T) {
+	c := newTenant(t)
+	c.must(front.TimelineChange{Action: front.MakeGroup, Group: "both"})
+	small, free := of(front.CreateTimelines, "small"), of(front.CreateTimelines, "free")
+	small.Group, free.Group, small.Quota.Timestamps = "both", "both", 1
+	c.must(small)
+	c.must(free)
+	owner := func() uint64 {
+		l := c.list("small", "", 1)
+		return l.Timelines[0].NodeID
+	}
+	next := func(name string, count uint64) error {
+		return c.lead(func(*node.Node) error {
+			id := owner()
+			if id == 0 {
+				return isotone.ErrNoLeader
+			}
+			_, err := ask(c.nodes[id], name, count)
+			return err
+		})
+	}
+	if err := next("small", 100_000); err != nil { // a day's worth: one that exceeds the quota is served, and used up for long
+		t.Fatal(err)
+	}
+	err := next("small", 1)
+	var e *isotone.Error
+	if !errors.As(err, &e) || e.Code != isotone.CodeQuotaExceeded || e.RetryAfter < time.Hour || !strings.Contains(e.Message, `"small" has a quota of 1 timestamps`) {
+		t.Fatalf("beyond its quota: %v", err)
+	}
+	for id := range uint64(3) {
+		if _, err := ask(c.nodes[id+1], "small", 1); id+1 != owner() && errors.Is(err, isotone.ErrQuotaExceeded) {
+			t.Errorf("node %d, which does not own the timeline, refuses by its quota", id+1)
+		}
+	}
+	if err := next("free", 100_000); err != nil {
+		t.Errorf("another timeline of the owner: %v", err)
+	}
+	if r := c.list("small", "", 1).Timelines[0]; r.Quota != (front.TimelineQuota{Timestamps: 1}) {
+		t.Errorf("its record: %+v", r)
+	}
+	c.must(of(front.LimitTimeline, "small")) // none
+	if err := next("small", 1); err != nil {
+		t.Errorf("without a quota: %v", err)
 	}
 }
 

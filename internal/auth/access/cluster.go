@@ -68,7 +68,7 @@ func (c *Control) Owe(report []byte) {
 func (l *Limits) hasRates() bool { return l.Requests > 0 || l.Timestamps > 0 }
 
 // owe takes n at time now whether rate allows it or not, until oweMax is used up.
-func (b *bucket) owe(now time.Duration, rate, n uint64) {
+func (b *Bucket) owe(now time.Duration, rate, n uint64) {
 	if rate != 0 && n != 0 {
 		owe(&b.earned, now, time.Duration(costOf(rate, n)), oweMax)
 	}

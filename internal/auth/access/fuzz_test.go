@@ -214,11 +214,11 @@ func FuzzOwe(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, report []byte) {
 		c := &Control{cfg: Config{Now: func() time.Duration { return time.Hour }}}
-		u := &user{name: "u", limits: Limits{Requests: 3, Timestamps: rateMax}}
+		u := &user{name: "u", limits: Limits{Requests: 3, Timestamps: RateMax}}
 		u.usage = newUsage(u.limits)
 		c.table.Store(&table{users: map[string]*user{"u": u}})
 		c.Owe(report)
-		for _, b := range []*bucket{&u.usage.requests, &u.usage.timestamps} {
+		for _, b := range []*Bucket{&u.usage.requests, &u.usage.timestamps} {
 			if ahead := b.earned.Load() - int64(time.Hour); b.earned.Load() < 0 || ahead > int64(oweMax) {
 				t.Fatalf("%q: %v are used up", report, time.Duration(ahead))
 			}

@@ -20,13 +20,13 @@ type Limits struct {
 	Workers     int64 `json:"workers,omitempty"`
 }
 
-// rateMax bounds the rates: a nanosecond for each.
-const rateMax = uint64(time.Second)
+// RateMax bounds the rates: a nanosecond for each.
+const RateMax = uint64(time.Second)
 
 func (l *Limits) check() error {
 	switch {
-	case l.Requests > rateMax || l.Timestamps > rateMax:
-		return fmt.Errorf("a rate is at most %d a second", rateMax)
+	case l.Requests > RateMax || l.Timestamps > RateMax:
+		return fmt.Errorf("a rate is at most %d a second", RateMax)
 	case l.Connections < 0 || l.Streams < 0 || l.Workers < 0:
 		return fmt.Errorf("a limit is not negative")
 	}
@@ -36,7 +36,7 @@ func (l *Limits) check() error {
 // usage is what was used of limits. It is safe for concurrent use.
 type usage struct {
 	limits               atomic.Pointer[Limits]
-	requests, timestamps bucket
+	requests, timestamps Bucket
 	connections, streams atomic.Int64
 	inPool               [pools]atomic.Int64 // the connections by pool
 	leases               leases
@@ -62,10 +62,10 @@ func (u *usage) connect(p Pool, n int64) {
 // up.
 func (u *usage) take(now time.Duration, requests, timestamps uint64) (wait time.Duration) {
 	l := u.limits.Load()
-	if wait = u.requests.take(now, l.Requests, requests); wait > 0 {
+	if wait = u.requests.Take(now, l.Requests, requests); wait > 0 {
 		return wait
 	}
-	if wait = u.timestamps.take(now, l.Timestamps, timestamps); wait > 0 {
+	if wait = u.timestamps.Take(now, l.Timestamps, timestamps); wait > 0 {
 		u.requests.giveBack(l.Requests, requests)
 	}
 	return wait
@@ -78,14 +78,14 @@ func (u *usage) giveBack(requests, timestamps uint64) {
 	u.timestamps.giveBack(l.Timestamps, timestamps)
 }
 
-// bucket limits a rate by the generic cell rate algorithm (ITU-T I.371, appendix I): one number,
+// Bucket limits a rate by the generic cell rate algorithm (ITU-T I.371, appendix I): one number,
 // the time at which everything taken so far has been earned. A caller may take up to a second's
 // worth at once; one that takes more gets it and waits longer afterwards, so that a request
-// beyond the rate is possible at all.
-type bucket struct{ earned atomic.Int64 }
+// beyond the rate is possible at all. The zero Bucket is full, and so is one that was left alone for a second. It is safe for concurrent use.
+type Bucket struct{ earned atomic.Int64 }
 
-// take takes n at time now, if rate, a number a second, allows it, or returns how long to wait.
-func (b *bucket) take(now time.Duration, rate, n uint64) (wait time.Duration) {
+// Take takes n at time now, if rate, a number a second, allows it, or returns how long to wait.
+func (b *Bucket) Take(now time.Duration, rate, n uint64) (wait time.Duration) {
 	if rate == 0 || n == 0 {
 		return 0
 	}
@@ -103,8 +103,11 @@ func (b *bucket) take(now time.Duration, rate, n uint64) (wait time.Duration) {
 	}
 }
 
-// giveBack undoes take.
-func (b *bucket) giveBack(rate, n uint64) {
+// IsFull reports whether nothing taken before now still counts.
+func (b *Bucket) IsFull(now time.Duration) bool { return b.earned.Load() <= int64(now) }
+
+// giveBack undoes Take.
+func (b *Bucket) giveBack(rate, n uint64) {
 	if rate != 0 && n != 0 {
 		b.earned.Add(-costOf(rate, n))
 	}

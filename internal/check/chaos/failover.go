@@ -28,6 +28,8 @@ type Scenario struct {
 	// is not one of them unless all are. Node 1 campaigns first when it ends.
 	SlowNodes int
 	SyncDelay time.Duration
+	// Timeline, if set, has requests for a timeline be measured, whose owner does not lead.
+	Timeline TimelineEvent
 	// Logs has the nodes log at debug level, so that the steps of each failover are known.
 	Logs bool
 	// Targets for the median and for 99 of 100 events; 0: none.
@@ -46,9 +48,27 @@ const (
 	EventTransfer Event = "transfer" // a command transfers the leadership
 )
 
-// IsOrderly reports whether the leader transfers its leadership. Then the time without an answer
+// EventMove grants the group of a timeline to another node.
+const EventMove Event = "move"
+
+// TimelineEvent says whom an event befalls when a timeline is measured.
+type TimelineEvent string
+
+// Whom an event befalls: the owner, the leader while another node owns the timeline, or a node that neither leads nor owns it.
+const (
+	OfOwner  TimelineEvent = "owner"
+	OfLeader TimelineEvent = "leader"
+	OfOther  TimelineEvent = "other"
+)
+
+// CountsGap reports whether the longest time without an answer counts, and not the time from the event.
+func (s *Scenario) CountsGap() bool {
+	return s.Event.IsOrderly() || s.Timeline == OfLeader || s.Timeline == OfOther
+}
+
+// IsOrderly reports whether the leader transfers its leadership, or another node is made the owner. Then the time without an answer
 // counts; otherwise the time from the event, which the leader cannot answer after.
-func (e Event) IsOrderly() bool { return e == EventTerm || e == EventTransfer }
+func (e Event) IsOrderly() bool { return e == EventTerm || e == EventTransfer || e == EventMove }
 
 // busyLoops is how many busy loops compete with the nodes in some scenarios, busyFactor how much
 // longer a failover may take then.
@@ -88,6 +108,15 @@ func Scenarios() []Scenario {
 		s.Title, s.Interval = s.Title+fmt.Sprintf(", INTERVAL_MS=%d", clockLimit.Milliseconds()), clockLimit
 		list = append(list, s)
 	}
+	// The targets are those of decision 40. A tick is 10 ms.
+	list = append(list,
+		Scenario{Name: "timeline-kill", Title: "a timeline, its owner killed (-9)", Event: EventKill, Timeline: OfOwner, MedianMax: 8 * ms, P99Max: 15 * ms},
+		Scenario{Name: "timeline-stop", Title: "a timeline, its owner stopped", Event: EventStop, Timeline: OfOwner, P99Max: 150 * ms},
+		Scenario{Name: "timeline-move", Title: "a timeline, its group moved", Event: EventMove, Timeline: OfOwner, P99Max: 3 * ms},
+		Scenario{Name: "timeline-leader-kill", Title: "a timeline, the leader killed (-9)", Event: EventKill, Timeline: OfLeader, P99Max: 11 * ms},
+		Scenario{Name: "timeline-leader-stop", Title: "a timeline, the leader stopped", Event: EventStop, Timeline: OfLeader, P99Max: 11 * ms},
+		Scenario{Name: "timeline-other-kill", Title: "a timeline, a third node killed (-9)", Event: EventKill, Timeline: OfOther, MedianMax: 2 * ms, P99Max: 11 * ms},
+	)
 	list = append(list,
 		Scenario{Name: "kill-five", Title: "kill -9, five nodes", Event: EventKill, Nodes: 5, MedianMax: 10 * ms, P99Max: 50 * ms},
 		Scenario{Name: "kill-steps", Title: "kill -9, debug logs", Event: EventKill, Logs: true},

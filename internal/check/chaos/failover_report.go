@@ -96,7 +96,7 @@ func NewFailoverTimes(s Scenario, load float64, outcomes []Outcome) *FailoverTim
 	var times, added []time.Duration
 	for _, o := range outcomes {
 		took := o.Took
-		if s.Event.IsOrderly() {
+		if s.CountsGap() {
 			took = o.Gap
 			r.Successors = append(r.Successors, milliseconds(o.Took))
 		}

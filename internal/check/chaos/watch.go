@@ -93,13 +93,34 @@ type Outage struct {
 	victim string
 	// isSilent: the victim is not asked.
 	isSilent bool
-	from     time.Duration // of the event; 0: it has not begun
-	last     time.Duration
-	done     chan struct{} // closed when the fields below are set
+	// lasts: no answer ends it.
+	lasts bool
+	from  time.Duration // of the event; 0: it has not begun
+	last  time.Duration
+	done  chan struct{} // closed when the fields below are set
 
 	took, gap, added time.Duration
 	winner           string
 	at               time.Time
+}
+
+// PrepareGap is Prepare for an event that should not interrupt the answers. The outage ends with [Watch.EndGap].
+func (w *Watch) PrepareGap() *Outage {
+	o := &Outage{lasts: true, done: make(chan struct{})}
+	w.mu.Lock()
+	w.outage = o
+	w.mu.Unlock()
+	time.Sleep(rampPause)
+	return o
+}
+
+// EndGap ends an outage that no answer ends. It waits for another answer first, so that a silence that lasts counts.
+func (w *Watch) EndGap(t testing.TB, o *Outage, timeout time.Duration) Outcome {
+	t.Helper()
+	w.mu.Lock()
+	o.lasts = false
+	w.mu.Unlock()
+	return w.End(t, o, timeout)
 }
 
 // Prepare has the watch ask as often as it does during an outage. The event follows
@@ -180,7 +201,7 @@ func (w *Watch) succeeded(addr string, previous, sent, received time.Duration) {
 	}
 	o.gap = max(o.gap, received-o.last)
 	o.last = max(o.last, received)
-	if addr == o.victim || sent < o.from {
+	if addr == o.victim || sent < o.from || o.lasts {
 		return
 	}
 	o.took, o.winner, o.at = received-o.from, addr, w.epoch.Add(received)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -35,6 +36,7 @@ type failoverRun struct {
 	scenario chaos.Scenario
 	cluster  *chaos.Cluster
 	watch    *chaos.Watch
+	timeline *measuredTimeline // nil: the default order is measured
 	outcomes []chaos.Outcome
 	steps    chaos.StepTimes
 }
@@ -51,6 +53,9 @@ func runScenario(ctx context.Context, t *testing.T, s chaos.Scenario, events int
 	query := ""
 	if s.Lease {
 		query = "&mode=lease"
+	}
+	if s.Timeline != "" {
+		r.timeline, query = newMeasuredTimeline(t, r.cluster), "&timeline="+timelineName
 	}
 	r.watch = chaos.StartWatch(t, r.cluster.Addrs(), query)
 	if s.Busy > 0 {
@@ -79,6 +84,9 @@ func failoverCluster(t *testing.T, s chaos.Scenario) *chaos.Cluster {
 	if s.Logs {
 		o.Env["DEBUG"] = "1"
 	}
+	if s.Timeline != "" {
+		o.Env["TIMELINES"] = "1"
+	}
 	if s.Interval > 0 {
 		o.Env["INTERVAL_MS"] = fmt.Sprint(s.Interval.Milliseconds())
 	}
@@ -95,6 +103,10 @@ func failoverCluster(t *testing.T, s chaos.Scenario) *chaos.Cluster {
 func (r *failoverRun) once() {
 	r.t.Helper()
 	leader := r.leader()
+	if r.timeline != nil {
+		r.onceOnTimeline(leader)
+		return
+	}
 	time.Sleep(calmBefore)
 	isSilent := !r.scenario.Event.IsOrderly()
 	outage := r.watch.Prepare(leader.HTTPAddr, isSilent)
@@ -166,10 +178,17 @@ func (r *failoverRun) cause(leader *chaos.Node) (recover func()) {
 // transfer asks the leader to transfer its leadership.
 func transfer(t *testing.T, leader, to *chaos.Node) {
 	t.Helper()
+	if status, text := post(t, leader, "/admin/leader", fmt.Sprintf(`{"to":%d}`, to.ID)); status != http.StatusOK {
+		t.Fatalf("transfer to node %d: %d %s", to.ID, status, text)
+	}
+}
+
+// post sends a request of an operator to a node.
+func post(t *testing.T, n *chaos.Node, path, body string) (status int, text string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), trial.AnswerTimeout)
 	defer cancel()
-	body := bytes.NewBufferString(fmt.Sprintf(`{"to":%d}`, to.ID))
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+leader.HTTPAddr+"/admin/leader", body)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.HTTPAddr+path, bytes.NewBufferString(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,10 +197,12 @@ func transfer(t *testing.T, leader, to *chaos.Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		t.Fatalf("transfer to node %d: %s", to.ID, answer.Status)
+	defer answer.Body.Close()
+	got, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return answer.StatusCode, string(got)
 }
 
 // logDelay is how late a node may write a line of its log.

@@ -21,7 +21,7 @@ import (
 
 // shortScenarios are those of a short run. It judges no time: "make failover" measures against the
 // targets.
-var shortScenarios = []string{"kill", "stop", "lease-kill", "term"}
+var shortScenarios = []string{"kill", "stop", "lease-kill", "term", "timeline-kill", "timeline-leader-kill"}
 
 // TestFailover ends leaders in some ways, a few times each. With -v it prints a table.
 func TestFailover(t *testing.T) {
