@@ -73,6 +73,8 @@ func (c *core) raftStats(s *view) telemetry.RaftStats {
 		}
 	}
 	stats.Quorum = stats.Voters/2 + 1
+	table, self := c.replica.Timelines(), c.replica.Hello()
+	stats.Timelines, stats.GroupsOwned = table.Len(), table.OwnedBy(self.NodeID, self.Session)
 	stats.WorkersLeased, stats.WorkersLimit = c.replica.WorkersLeased(uint64(c.wall.UnixMilli()))
 	return stats
 }

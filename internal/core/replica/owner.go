@@ -3,6 +3,7 @@ package replica
 import (
 	"math"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -56,8 +57,9 @@ type ownerRound struct {
 	id       uint64
 	requests []pending
 	// conf is the configuration when it began. A round does not outlive it.
-	conf *raftpb.ConfState
-	told []fenceOf
+	conf    *raftpb.ConfState
+	told    []fenceOf
+	started time.Duration // Input.Mono
 }
 
 // fenceOf is the fence of a voter's log.
@@ -143,7 +145,7 @@ func (o *owner) begin() {
 	if mutant.On(mutant.OwnerReusesNumber) {
 		o.lastRound = 1
 	}
-	o.rounds = append(o.rounds, ownerRound{id: o.lastRound, requests: o.waiting, conf: o.conf, told: []fenceOf{{o.cfg.Self.NodeID, o.tail.told()}}})
+	o.rounds = append(o.rounds, ownerRound{id: o.lastRound, requests: o.waiting, conf: o.conf, started: o.mono, told: []fenceOf{{o.cfg.Self.NodeID, o.tail.told()}}})
 	o.waiting = nil
 	o.ask()
 }
@@ -173,9 +175,11 @@ func (o *owner) confirm() {
 			return
 		}
 		o.rounds = slices.Delete(o.rounds, 0, 1)
+		served := Round{Took: o.mono - rd.started}
 		for i := range rd.requests {
-			o.serve(&rd.requests[i])
+			o.serve(&rd.requests[i], &served)
 		}
+		o.effects.Rounds = append(o.effects.Rounds, served)
 	}
 }
 
@@ -205,7 +209,7 @@ func (o *owner) isQuorum(rd *ownerRound, voters []uint64) bool {
 }
 
 // serve answers a request of a confirmed round.
-func (o *owner) serve(p *pending) {
+func (o *owner) serve(p *pending, stats *Round) {
 	a, err := o.open(p.Timeline)
 	if err == nil {
 		err = o.passFloor(p, a)
@@ -214,6 +218,8 @@ func (o *owner) serve(p *pending) {
 		err = fill(p, a)
 	}
 	o.load.leave(&p.Request)
+	stats.Requests += len(p.Counts)
+	stats.Timestamps += p.issued
 	o.effects.Answers = append(o.effects.Answers, Answer{Token: p.Token, Moved: p.moved, Err: err})
 }
 

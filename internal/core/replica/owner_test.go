@@ -76,9 +76,13 @@ func TestOwner_AnswersWithoutALeader(t *testing.T) {
 		}
 	}
 	o.leader.down = true
+	rounds := o.owner.rounds
 	second := o.mustOn(o.owner, "orders")
 	if !first.Before(second) {
 		t.Errorf("%v after %v", second, first)
+	}
+	if o.owner.rounds != rounds+1 {
+		t.Errorf("the owner reports %d rounds, want one", o.owner.rounds-rounds)
 	}
 	o.third.down = true // nor without a quorum
 	token := o.on(o.owner, "orders", isotone.Timestamp{}, 1)

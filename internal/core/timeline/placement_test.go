@@ -159,6 +159,9 @@ func TestPlace_HeedsPreferences(t *testing.T) {
 	if p.place(true); p.owner("eu") != 3 {
 		t.Errorf("owner %d, want the first choice, 3", p.owner("eu"))
 	}
+	if p.OwnedBy(3, 3) != 1 || p.OwnedBy(3, 4) != 0 {
+		t.Errorf("node 3 owns %d groups, and another process of it %d", p.OwnedBy(3, 3), p.OwnedBy(3, 4))
+	}
 	p.nodes[2].Ready = false // it lags
 	if p.place(true) != 0 {
 		t.Error("a group leaves the owner that it prefers")

@@ -112,6 +112,16 @@ func (t *Table) Timelines(prefix, after string, limit int) []string {
 // Groups returns the names of all groups with a record, in their order.
 func (t *Table) Groups() []string { return sortedNames(t.groups) }
 
+// OwnedBy returns how many groups with timelines a process owns.
+func (t *Table) OwnedBy(member, session uint64) (n int) {
+	for _, g := range t.groups { // order-free: they are counted
+		if g.timelines > 0 && g.Owner == member && g.Session == session {
+			n++
+		}
+	}
+	return n
+}
+
 // HasOwners reports whether hasOwner reports true of each group that has timelines.
 func (t *Table) HasOwners(hasOwner func(Group) bool) bool {
 	for _, g := range t.groups { // order-free: each is judged by itself

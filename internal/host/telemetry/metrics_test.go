@@ -183,7 +183,7 @@ func TestSetNode_SetsGaugesAndForgetsPeers(t *testing.T) {
 		FeatureLevel: 2, FeatureLevelNewest: 3,
 		Raft: telemetry.RaftStats{
 			LastIndex: 12, CommittedIndex: 11, AppliedIndex: 10, Voters: 5, Learners: 1, Quorum: 3, VotersConnected: 4,
-			WorkersLeased: 7, WorkersLimit: 1024, ClusterID: "00ff", NodeID: "4", WriteUnderWay: time.Second,
+			Timelines: 12, GroupsOwned: 3, WorkersLeased: 7, WorkersLimit: 1024, ClusterID: "00ff", NodeID: "4", WriteUnderWay: time.Second,
 		},
 		Queues: []telemetry.QueueStats{{Name: "entries not on disk", Length: 3, Max: 4096}, {Name: "posts", Length: 1}},
 		Peers: []telemetry.PeerStats{
@@ -200,7 +200,7 @@ func TestSetNode_SetsGaugesAndForgetsPeers(t *testing.T) {
 		"isotone_feature_level 2", "isotone_feature_level_newest 3", "isotone_clock_limit_seconds 60",
 		"isotone_raft_last_index 12", "isotone_raft_committed_index 11", "isotone_raft_applied_index 10",
 		`isotone_members{role="voter"} 5`, `isotone_members{role="learner"} 1`, "isotone_quorum_voters 3", "isotone_voters_connected 4",
-		"isotone_cluster_workers_leased 7", "isotone_cluster_workers_limit 1024", `isotone_node_info{cluster="00ff",node="4"} 1`,
+		"isotone_cluster_workers_leased 7", "isotone_cluster_timelines 12", "isotone_timeline_groups_owned 3", "isotone_cluster_workers_limit 1024", `isotone_node_info{cluster="00ff",node="4"} 1`,
 		"isotone_storage_write_underway_seconds 1",
 		`isotone_queue_items{queue="entries_not_on_disk"} 3`, `isotone_queue_items_limit{queue="entries_not_on_disk"} 4096`,
 		`isotone_queue_items{queue="posts"} 1`,

@@ -16,6 +16,8 @@ type RaftStats struct {
 	Voters, Learners, Quorum, VotersConnected int
 	// WorkersLeased of the cluster's WorkersLimit worker ids are leased now.
 	WorkersLeased, WorkersLimit int
+	// Timelines is how many timelines the cluster has, GroupsOwned how many groups of them this process serves.
+	Timelines, GroupsOwned int
 	// ClusterID and NodeID are shown once the cluster has an ID, which is not "" then.
 	ClusterID, NodeID string
 	// WriteUnderWay is how long the current write to the disk has taken so far; 0 if there is
@@ -29,6 +31,7 @@ type raftMetrics struct {
 	voters, learners                        prometheus.Gauge
 	quorum, votersConnected                 prometheus.Gauge
 	workersLeased, workersLimit             prometheus.Gauge
+	timelines, groupsOwned                  prometheus.Gauge
 	writeUnderWay, databaseBytes            prometheus.Gauge
 	nodeInfo                                *prometheus.GaugeVec
 	proposalsDropped                        prometheus.Counter
@@ -46,6 +49,8 @@ func newRaftMetrics(r *Registry) raftMetrics {
 		votersConnected:  r.Gauge("voters_connected", "Voters that are connected to this node, itself included."),
 		workersLeased:    r.Gauge("cluster_workers_leased", "Worker ids of the cluster that are leased, to nodes or clients."),
 		workersLimit:     r.Gauge("cluster_workers_limit", "Worker ids that the cluster has."),
+		timelines:        r.Gauge("cluster_timelines", "Timelines that the cluster has."),
+		groupsOwned:      r.Gauge("timeline_groups_owned", "Groups with timelines that this node owns, and so answers for."),
 		writeUnderWay:    r.Gauge("storage_write_underway_seconds", "How long the write and sync under way has taken so far, in seconds; 0: there is none."),
 		databaseBytes:    r.Gauge("storage_database_bytes", "Size of the data file, in bytes."),
 		nodeInfo:         r.GaugeVec("node_info", "Always 1; the labels say which node of which cluster this is. Absent before the cluster is formed.", "node", "cluster"),
@@ -63,6 +68,8 @@ func (m *raftMetrics) set(s *RaftStats) {
 	m.votersConnected.Set(float64(s.VotersConnected))
 	m.workersLeased.Set(float64(s.WorkersLeased))
 	m.workersLimit.Set(float64(s.WorkersLimit))
+	m.timelines.Set(float64(s.Timelines))
+	m.groupsOwned.Set(float64(s.GroupsOwned))
 	m.writeUnderWay.Set(s.WriteUnderWay.Seconds())
 	if s.ClusterID != "" {
 		m.nodeInfo.WithLabelValues(s.NodeID, s.ClusterID).Set(1)
