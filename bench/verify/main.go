@@ -36,7 +36,8 @@ type subject struct {
 	wrong bool
 }
 
-// mutants are bugs that show within minutes, with settings of the nodes and what else the run takes.
+// mutants are bugs that show within minutes, with settings of the nodes and what else the run takes. Those of leases are not among them: their harm
+// lasts for a tick or two, which real processes hardly ever show; the simulator finds them.
 var mutants = []struct {
 	name, settings string
 	args           []string
@@ -46,7 +47,6 @@ var mutants = []struct {
 	{name: "index-restarts"},
 	{name: "keep-allocator"},
 	{name: "keep-epoch-reset-index", settings: ",EPOCH_INTERVAL_MS=5000"},
-	{name: "lease-unconfirmed", args: []string{"--option=mode=lease", "--faults=partition,cut-in,cut-out", "--clients=48"}},
 	{name: "merge-terms", args: []string{"--option=numbers=interval"}},
 	{name: "no-round"},
 	{name: "no-wait", settings: ",INTERVAL_MS=2000", args: []string{"--option=numbers=interval", "--faults=kill,partition"}},

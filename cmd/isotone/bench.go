@@ -27,6 +27,7 @@ type benchCmd struct {
 	Rate        float64       `name:"rate" short:"r" placeholder:"N" help:"Open loop: arrivals per second, evenly spaced, whether or not earlier requests were answered. Default: closed loop, as fast as answers come."`
 	Count       uint64        `name:"count" short:"n" default:"1" help:"Timestamps per request."`
 	Mode        string        `name:"mode" short:"m" placeholder:"MODE" complete:"quorum,lease" help:"quorum or lease. Default: the READ_MODE of the node."`
+	Timeline    *string       `name:"timeline" placeholder:"NAME" help:"Timeline to ask. Default: the default order."`
 	Duration    time.Duration `name:"duration" short:"d" help:"Length of the run. Default: 10s, or until --requests are done."`
 	Requests    uint64        `name:"requests" placeholder:"N" help:"Stop after this many requests."`
 	Warmup      time.Duration `name:"warmup" help:"Load for this long before measuring. Answers are checked all the same."`
@@ -163,6 +164,11 @@ func (c *benchCmd) options(reach *operator.Access) (*bench.Options, error) {
 		var err error
 		if o.Mode, err = isotone.ParseReadMode(c.Mode); err != nil {
 			faults = append(faults, fmt.Sprintf("--mode %q: want quorum or lease", c.Mode))
+		}
+	}
+	if c.Timeline != nil {
+		if o.Timeline = *c.Timeline; o.Timeline == "" {
+			faults = append(faults, "--timeline: want a name")
 		}
 	}
 	if reach.Secure && namesHTTP(c.Target) {

@@ -31,7 +31,7 @@ func (c *benchCmd) withoutInterval() (faults bench.Faults) {
 		set  bool
 	}{
 		{"rate", c.Rate != 0}, {"count", c.Count != 1}, {"mode", c.Mode != ""}, {"requests", c.Requests != 0},
-		{"warmup", c.Warmup != 0}, {"html", c.HTML != ""}, {"static", c.Static != ""},
+		{"warmup", c.Warmup != 0}, {"html", c.HTML != ""}, {"timeline", c.Timeline != nil}, {"static", c.Static != ""},
 	} {
 		if each.set {
 			faults = append(faults, fmt.Sprintf("--%s: has no meaning with --interval", each.flag))

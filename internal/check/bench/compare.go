@@ -67,6 +67,7 @@ func differences(a, b *Result) []string {
 	differ("pipeline", s.Pipeline, t.Pipeline)
 	differ("count", s.Count, t.Count)
 	differ("mode", s.Mode, t.Mode)
+	differ("timeline", s.Timeline, t.Timeline)
 	differ("static", s.Static, t.Static)
 	e, f := &a.Environment, &b.Environment
 	differ("threads", e.Threads, f.Threads)

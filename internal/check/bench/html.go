@@ -184,6 +184,9 @@ func tables(r *Result, label string) []pageTable {
 		{"duration", fmt.Sprintf("%v s, after %v s of warm-up", s.Duration, s.Warmup)},
 		{"timeout", fmt.Sprintf("%v s", s.Timeout)},
 	}}
+	if s.Timeline != "" {
+		settings.Rows = append(settings.Rows, pageRow{"timeline", s.Timeline})
+	}
 	if s.Loop == "open" {
 		settings.Rows = append(settings.Rows, pageRow{"rate", Group(s.Rate) + " a second"}, pageRow{"backlog", Group(s.Backlog)})
 	}

@@ -49,6 +49,8 @@ type Options struct {
 	Count uint64
 	// Mode is the read mode; isotone.ReadDefault leaves it to the node.
 	Mode isotone.ReadMode
+	// Timeline is the timeline to ask; "" is the default order.
+	Timeline string
 	// Duration bounds the load, not counting the warm-up. 0 means no bound; then Requests
 	// must be set.
 	Duration time.Duration

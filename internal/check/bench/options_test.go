@@ -106,6 +106,8 @@ func TestRequestPath(t *testing.T) {
 		{func(o *Options) { o.Count = 5 }, "/timestamp?n=5&format=range"},
 		{func(o *Options) { o.Mode = isotone.ReadLease }, "/timestamp?mode=lease"},
 		{func(o *Options) { o.Count, o.Mode = 2, isotone.ReadQuorum }, "/timestamp?n=2&format=range&mode=quorum"},
+		{func(o *Options) { o.Timeline = "a/b" }, "/timestamp?timeline=a%2Fb"},
+		{func(o *Options) { o.Mode, o.Timeline = isotone.ReadQuorum, "a" }, "/timestamp?mode=quorum&timeline=a"},
 		{func(o *Options) { o.Static = "/x" }, "/x"},
 	} {
 		o := Default()

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"github.com/isotone/isotone"
@@ -117,6 +118,10 @@ func requestPath(o *Options) string {
 	}
 	if o.Mode != isotone.ReadDefault {
 		path += separator + "mode=" + o.Mode.String()
+		separator = "&"
+	}
+	if o.Timeline != "" {
+		path += separator + "timeline=" + url.QueryEscape(o.Timeline)
 	}
 	return path
 }

@@ -26,7 +26,7 @@ func newRESP(o *Options, tlsConfig *tls.Config) *pipelined {
 	return p
 }
 
-// respCommand returns TS [count [QUORUM|LEASE]].
+// respCommand returns TS [count [QUORUM|LEASE]] [TIMELINE name].
 func respCommand(o *Options) string {
 	args := []string{"TS"}
 	if o.Count != 1 || o.Mode != isotone.ReadDefault {
@@ -34,6 +34,9 @@ func respCommand(o *Options) string {
 	}
 	if o.Mode != isotone.ReadDefault {
 		args = append(args, strings.ToUpper(o.Mode.String()))
+	}
+	if o.Timeline != "" {
+		args = append(args, "TIMELINE", o.Timeline)
 	}
 	command := fmt.Sprintf("*%d\r\n", len(args))
 	for _, arg := range args {

@@ -131,16 +131,18 @@ func TestRESP_CommandsAndAnswersHoweverTheyArrive(t *testing.T) {
 
 func TestRESPCommand(t *testing.T) {
 	for _, tt := range []struct {
-		count uint64
-		mode  isotone.ReadMode
-		want  string
+		count    uint64
+		mode     isotone.ReadMode
+		timeline string
+		want     string
 	}{
-		{1, isotone.ReadDefault, "*1 $2 TS "},
-		{1000, isotone.ReadDefault, "*2 $2 TS $4 1000 "},
-		{1, isotone.ReadLease, "*3 $2 TS $1 1 $5 LEASE "},
-		{isotone.RangeCountMax, isotone.ReadQuorum, "*3 $2 TS $10 4294967296 $6 QUORUM "},
+		{1, isotone.ReadDefault, "", "*1 $2 TS "},
+		{1000, isotone.ReadDefault, "", "*2 $2 TS $4 1000 "},
+		{1, isotone.ReadLease, "", "*3 $2 TS $1 1 $5 LEASE "},
+		{isotone.RangeCountMax, isotone.ReadQuorum, "", "*3 $2 TS $10 4294967296 $6 QUORUM "},
+		{1, isotone.ReadDefault, "a/b", "*3 $2 TS $8 TIMELINE $3 a/b "},
 	} {
-		o := testOptions(func(o *Options) { o.Count, o.Mode = tt.count, tt.mode })
+		o := testOptions(func(o *Options) { o.Count, o.Mode, o.Timeline = tt.count, tt.mode, tt.timeline })
 		if got := strings.ReplaceAll(respCommand(o), "\r\n", " "); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}

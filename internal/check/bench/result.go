@@ -78,6 +78,7 @@ type Settings struct {
 	Rate     float64 `json:"rate"`
 	Count    uint64  `json:"count"`
 	Mode     string  `json:"mode"`
+	Timeline string  `json:"timeline,omitempty"`
 	Requests uint64  `json:"requests"`
 	Warmup   Seconds `json:"warmup_s"`
 	Backlog  int     `json:"backlog"`
@@ -202,7 +203,7 @@ func (r *run) result(began time.Time, end int64, interrupted bool) *Result {
 
 func settingsOf(o *Options) Settings {
 	s := Settings{
-		Load: o.Load(), Loop: "closed", Rate: o.Rate, Count: o.Count, Mode: o.Mode.String(),
+		Load: o.Load(), Loop: "closed", Rate: o.Rate, Count: o.Count, Mode: o.Mode.String(), Timeline: o.Timeline,
 		Requests: o.Requests, Warmup: Seconds(o.Warmup.Seconds()), Static: o.Static,
 	}
 	if o.Rate > 0 {

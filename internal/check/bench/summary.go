@@ -62,6 +62,9 @@ func (s Settings) String() string {
 	if s.Count > 1 {
 		text += fmt.Sprintf(", %s timestamps each", Group(s.Count))
 	}
+	if s.Timeline != "" {
+		text += ", timeline " + s.Timeline
+	}
 	return text + ", mode " + s.Mode
 }
 

@@ -71,7 +71,7 @@ func (r *Replica) askVoter(id uint64, chosen []uint64) {
 	q.message.Commit = &q.commit
 	binary.LittleEndian.PutUint64(q.context[:], r.queue.lastRound)
 	q.hint, q.message.RejectHint = 1+r.leading.lease.wantedPromise(), &q.hint
-	r.peer(id).askedRead = r.queue.lastRound
+	r.peer(id).read.asked = r.queue.lastRound
 	r.effects.Send = append(r.effects.Send, &q.message)
 }
 
@@ -96,39 +96,32 @@ func isQuestion(m *raftpb.Message) bool {
 }
 
 // chooseQuorum appends to chosen, which is empty and not nil, the voters that with this node
-// are a quorum. It returns nil, for everyone, while the membership changes or too few voters
-// have answered in this term.
-func (r *Replica) chooseQuorum(chosen []uint64) []uint64 {
-	voters := r.conf.GetVoters()
-	if len(r.conf.GetVotersOutgoing()) > 0 || !slices.Contains(voters, r.cfg.Self.NodeID) {
+// are a quorum, by what of tells of the rounds of each. It returns nil, for everyone, while the membership changes or too few voters
+// have answered.
+func (f *facts) chooseQuorum(chosen []uint64, of func(*peerView) roundsOf) []uint64 {
+	voters := f.conf.GetVoters()
+	if len(f.conf.GetVotersOutgoing()) > 0 || !slices.Contains(voters, f.cfg.Self.NodeID) {
 		return nil // both quorums count
 	}
 	for range len(voters) / 2 {
-		var best *peerView
+		best, bestOf := uint64(0), roundsOf{}
 		for _, id := range voters {
-			if id == r.cfg.Self.NodeID || slices.Contains(chosen, id) {
+			if id == f.cfg.Self.NodeID || slices.Contains(chosen, id) {
 				continue
 			}
-			if p := r.peer(id); best == nil || p.isPreferred(best) {
-				best = p
+			if rounds := of(f.peer(id)); best == 0 || rounds.isPreferred(bestOf) {
+				best, bestOf = id, rounds
 			}
 		}
-		if best.answeredRead == 0 {
+		if bestOf.answered == 0 {
 			return nil
 		}
-		chosen = append(chosen, best.id)
+		chosen = append(chosen, best)
 	}
 	return chosen
 }
 
-// isPreferred reports whether to ask p rather than o: a voter that owes no answer first,
-// then the one with the latest answer.
-func (p *peerView) isPreferred(o *peerView) bool {
-	if owes := p.askedRead > p.answeredRead; owes != (o.askedRead > o.answeredRead) {
-		return !owes
-	}
-	return p.answeredRead > o.answeredRead
-}
+func readOf(p *peerView) roundsOf { return p.read }
 
 // heartbeatAnswered handles the answer to a heartbeat, and reports whether it answers a round of
 // this leader. Raft needs to know the others.
@@ -142,9 +135,9 @@ func (r *Replica) heartbeatAnswered(m *raftpb.Message) bool {
 	p.lastActive = r.ticks
 	round := roundOf(m)
 	if round == 0 {
-		p.askedRead = 0
+		p.read.asked = 0
 	}
-	p.answeredRead = max(p.answeredRead, round)
+	p.read.answered = max(p.read.answered, round)
 	if r.role != raft.StateLeader {
 		return false
 	}
@@ -184,7 +177,7 @@ func (r *Replica) answeredByQuorum(voters []uint64) uint64 {
 		if id == r.cfg.Self.NodeID {
 			answered = append(answered, r.queue.lastRound)
 		} else if p := r.peers[id]; p != nil {
-			answered = append(answered, p.answeredRead)
+			answered = append(answered, p.read.answered)
 		}
 	}
 	need := mutant.Pick(mutant.ConfirmByTooFew, max(1, len(voters)/2), len(voters)/2+1)
@@ -198,7 +191,7 @@ func (r *Replica) answeredByQuorum(voters []uint64) uint64 {
 // resetReads forgets which rounds were asked and answered, activity and promises. They hold for one term and role.
 func (f *facts) resetReads() {
 	for _, p := range f.peers { // order-free: each is reset by itself
-		p.askedRead, p.answeredRead, p.lastActive, p.promisedUntil, p.blamesAt = 0, 0, 0, 0, 0
+		p.read, p.lastActive, p.promisedUntil, p.blamesAt = roundsOf{}, 0, 0, 0
 	}
 }
 

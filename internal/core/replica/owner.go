@@ -18,7 +18,7 @@ import (
 // owners have issued. What is left is real-time order: an owner must not answer once a later one has.
 //
 // A leader answers for its groups in the rounds of the default order. Any other owner has rounds of its own, which need neither a leader
-// nor a term: it asks the voters for the fences of their logs (see [tail.noteFences]), and answers the requests that arrived before once a
+// nor a term: it asks voters for the fences of their logs (see [tail.noteFences]), as many as with itself are a quorum, and with the next tick all; it answers the requests that arrived before once a
 // quorum has told fences that it has applied. An entry that was committed when the round began is in the log of a quorum, so of a voter
 // that has answered: the owner has applied it, and knows if it was another's grant. A change of membership is a fence as well, so the quorum
 // is that of the latest configuration, or of the one before, which has to commit the change.
@@ -131,6 +131,9 @@ func (o *owner) step(in *Input) {
 
 // take notes the answer of a voter for its round and the earlier ones.
 func (o *owner) take(a OwnerAnswer) {
+	if p := o.peers[a.Peer]; p != nil {
+		p.owned.answered = max(p.owned.answered, a.Round)
+	}
 	for i := range o.rounds {
 		if rd := &o.rounds[i]; rd.id <= a.Round || mutant.On(mutant.CountLateTold) {
 			rd.told = slices.DeleteFunc(rd.told, func(f fenceOf) bool { return f.voter == a.Peer })
@@ -147,17 +150,30 @@ func (o *owner) begin() {
 	}
 	o.rounds = append(o.rounds, ownerRound{id: o.lastRound, requests: o.waiting, conf: o.conf, started: o.mono, told: []fenceOf{{o.cfg.Self.NodeID, o.tail.told()}}})
 	o.waiting = nil
-	o.ask()
+	var chosen [4]uint64 // enough for 9 voters without an allocation
+	o.ask(o.chooseQuorum(chosen[:0], ownedOf))
 }
 
-// ask sends the latest round to all voters.
-func (o *owner) ask() {
-	asked := slices.Concat(o.conf.GetVoters(), o.conf.GetVotersOutgoing())
+// ownedOf returns the rounds of an owner. One that is not connected owes an answer.
+func ownedOf(p *peerView) roundsOf {
+	if p.session == 0 {
+		return roundsOf{asked: math.MaxUint64, answered: p.owned.answered}
+	}
+	return p.owned
+}
+
+// ask sends the latest round to these voters, nil for all.
+func (o *owner) ask(chosen []uint64) {
+	asked := chosen
+	if asked == nil {
+		asked = slices.Concat(o.conf.GetVoters(), o.conf.GetVotersOutgoing())
+	}
 	if mutant.On(mutant.CountAnyone) {
 		asked = append(asked, o.conf.GetLearners()...)
 	}
 	for _, id := range asked {
 		if id != o.cfg.Self.NodeID {
+			o.peer(id).owned.asked = o.lastRound
 			o.effects.AskVoters = append(o.effects.AskVoters, OwnerAsk{Peer: id, Session: o.cfg.Self.Session, Round: o.lastRound})
 		}
 	}
@@ -307,6 +323,6 @@ func (o *owner) tick() {
 		o.rounds[i].requests = slices.DeleteFunc(o.rounds[i].requests, late)
 	}
 	if len(o.rounds) > 0 {
-		o.ask()
+		o.ask(nil)
 	}
 }

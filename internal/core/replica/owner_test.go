@@ -76,6 +76,7 @@ func TestOwner_AnswersWithoutALeader(t *testing.T) {
 		}
 	}
 	o.leader.down = true
+	o.turn(o.owner, &replica.Input{Gone: []uint64{o.leader.id}}) // so that it is not asked
 	rounds := o.owner.rounds
 	second := o.mustOn(o.owner, "orders")
 	if !first.Before(second) {
@@ -96,6 +97,43 @@ func TestOwner_AnswersWithoutALeader(t *testing.T) {
 	if got := o.owner.outcome(token); got != "ok" {
 		t.Errorf("with a quorum again: %q", got)
 	}
+}
+
+// TestOwner_AsksNoMoreVotersThanItNeeds: with the next tick all, and after that not the one that is silent.
+func TestOwner_AsksNoMoreVotersThanItNeeds(t *testing.T) {
+	o := newOwned(t, nil)
+	for range 3 {
+		o.mustOn(o.owner, "orders")
+	}
+	asked := map[uint64]int{}
+	o.drop = func(m *raftpb.Message) bool {
+		if m.Type == nil && m.GetFrom() == o.owner.id {
+			asked[m.GetTo()]++
+		}
+		return false
+	}
+	for range 10 {
+		o.mustOn(o.owner, "orders")
+	}
+	if len(asked) != 1 || asked[o.leader.id]+asked[o.third.id] != 10 {
+		t.Fatalf("for ten answers the voters are asked %v times", asked)
+	}
+	silent := o.third
+	if asked[o.leader.id] > 0 {
+		silent = o.leader
+	}
+	silent.down = true
+	token := o.on(o.owner, "orders", isotone.Timestamp{}, 1)
+	o.settle()
+	if got := o.owner.outcome(token); got != "" {
+		t.Fatalf("without the voter that was asked: %q", got)
+	}
+	o.turn(o.owner, &replica.Input{Ticks: 1})
+	o.settle()
+	if got := o.owner.outcome(token); got != "ok" {
+		t.Fatalf("after a tick: %q", got)
+	}
+	o.mustOn(o.owner, "orders")
 }
 
 // TestOwner_TheLeaderTakesWhatItsOwnerLeaves, and goes on above.

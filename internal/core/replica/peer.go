@@ -31,12 +31,23 @@ type peerView struct {
 	blamesAt uint64
 	// term is the highest term in which the peer made a durable promise.
 	term uint64
-	// askedRead and answeredRead are the latest rounds of this term for which the peer was
-	// asked and has answered.
-	askedRead, answeredRead uint64
+	// read is about the rounds of this leader in its term, owned about those of this owner of timelines.
+	read, owned roundsOf
 	// promisedUntil is when its promises to this leader run out, by Input.Mono and with all
 	// margins.
 	promisedUntil time.Duration
+}
+
+// roundsOf are the latest rounds for which a peer was asked and has answered.
+type roundsOf struct{ asked, answered uint64 }
+
+// isPreferred reports whether to ask the peer of r rather than that of o: one that owes no answer first,
+// then the one with the latest answer.
+func (r roundsOf) isPreferred(o roundsOf) bool {
+	if owes := r.asked > r.answered; owes != (o.asked > o.answered) {
+		return !owes
+	}
+	return r.answered > o.answered
 }
 
 // peer returns the view of a peer and makes one if there is none. That of a node that is no

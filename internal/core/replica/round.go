@@ -91,7 +91,7 @@ func (r *Replica) startRound() {
 		return
 	}
 	var chosen [4]uint64 // enough for 9 voters without an allocation
-	r.beginRound(r.chooseQuorum(chosen[:0]))
+	r.beginRound(r.chooseQuorum(chosen[:0], readOf))
 }
 
 // beginRound begins a round for all waiting requests, which may be none when it is for the
