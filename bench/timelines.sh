@@ -115,13 +115,13 @@ measure_flood() {
 }
 
 measure_idle() {
-  local began took before after rss0 rss1 start0 start1 victim=$base
+  local began took before after rss0 rss1 start0 start1
   start_nodes 3 $base
   sleep 5
   rss0=$(resident "${nodes[0]}")
   before=$(ticks "${nodes[@]}"); sleep 60; after=$(ticks "${nodes[@]}")
   local cpu0=$((after - before))
-  start0=$(restart)
+  restart; start0=$ready_ms
   began=$(date +%s%N)
   seq -f 't/%06g' "$many" | xargs -n 2048 "$dir/isotone" timeline create --endpoint "$leader" >/dev/null
   took=$(( ($(date +%s%N) - began) / 1000000 ))
@@ -129,24 +129,24 @@ measure_idle() {
   sleep 5
   rss1=$(resident "${nodes[0]}")
   before=$(ticks "${nodes[@]}"); sleep 60; after=$(ticks "${nodes[@]}")
-  start1=$(restart)
+  restart; start1=$ready_ms
   printf '\n%-50s %10s\n' "$many timelines, idle" ""
   printf '%-50s %10s\n' "to create them, ms" "$took" "a backup, KiB" "$(($(stat -c %s "$dir/backup") / 1024))" \
     "memory of a node more, KiB" "$((rss1 - rss0))" "CPU of three nodes in 60 s before, ticks" "$cpu0" "and with them, ticks" "$((after - before))" \
     "a node ready after its start before, ms" "$start0" "and with them, ms" "$start1"
 }
 
-# restart: ends node 1 by SIGTERM, starts it again, and prints after how many milliseconds it is ready.
+# restart: ends node 1 by SIGTERM and starts it again; ready_ms is after how many milliseconds it is ready.
 restart() {
   local began peers=1=127.0.0.1:$((base + 1)),2=127.0.0.1:$((base + 2)),3=127.0.0.1:$((base + 3))
   "$dir/isotone" leader transfer 2 --endpoint "127.0.0.1:$((base + 11))" >/dev/null 2>&1 || true
-  end TERM "${nodes[0]}" >&2
+  end TERM "${nodes[0]}"
   began=$(date +%s%N)
   NODE_ID=1 HTTP_HOST=127.0.0.1 HTTP_PORT=$((base + 11)) ADVERTISE_ADDR=127.0.0.1:$((base + 11)) RAFT_ADDR=127.0.0.1:$((base + 1)) PEERS=$peers \
-    THRIFT_PORT=0 PD_PORT=off DATA_DIR="$dir/node1" "$dir/isotone" serve 2>"$dir/log1" >/dev/null &
-  echo $! >"$dir/restarted"
+    THRIFT_PORT=0 PD_PORT=off DATA_DIR="$dir/node1" "$dir/isotone" serve 2>"$dir/log1" >/dev/null & nodes[0]=$!
   await "http://127.0.0.1:$((base + 11))/ready" || fail "node 1 is not ready again"
-  echo $(( ($(date +%s%N) - began) / 1000000 ))
+  ready_ms=$(( ($(date +%s%N) - began) / 1000000 ))
+  find_leader $base
 }
 
 for what; do
