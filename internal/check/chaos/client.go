@@ -121,6 +121,22 @@ func Get(addr, target string, timeout time.Duration) (*Answer, error) {
 	return c.Get(target, timeout)
 }
 
+// Post sends JSON on a new connection, and reads the answer, all within timeout.
+func Post(addr, target, body string, timeout time.Duration) (*Answer, error) {
+	c, err := Dial(addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", target, addr, len(body), body); err != nil {
+		return nil, err
+	}
+	return c.Receive()
+}
+
 // Range decodes the body of GET /timestamp?n=…: timestamps with the same time and consecutive
 // indexes.
 func (a *Answer) Range() (isotone.Range, error) {

@@ -46,6 +46,8 @@ type LoadOptions struct {
 	// Intervals is how many callers besides take timestamps of the cluster clock, of any node, and
 	// wait for them at any node. The nodes need INTERVAL_MS.
 	Intervals int
+	// NoIDs asks for no IDs beside the timestamps.
+	NoIDs bool
 	// NodesMayFail accepts the code internal from a node that the test breaks for good; the
 	// caller goes on with the next node. Otherwise that code is a fault.
 	NodesMayFail bool
@@ -117,6 +119,9 @@ func StartLoad(t testing.TB, o LoadOptions) *Load {
 	}
 	l.ids.from = map[int64]string{}
 	for _, addr := range o.Addrs {
+		if o.NoIDs {
+			break
+		}
 		l.done.Go(func() { l.askIDs(addr) })
 	}
 	t.Cleanup(func() {

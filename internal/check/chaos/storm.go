@@ -58,6 +58,7 @@ type Storm struct {
 	rand       *rand.Rand
 	kinds      []kind
 	load       *Load
+	timelines  []*stormTimeline
 	began      time.Time
 	active     []*fault
 	unexpected map[*Process]bool
@@ -92,6 +93,7 @@ func Unleash(t testing.TB, c *Cluster, o StormOptions) {
 	s.load = StartLoad(t, LoadOptions{
 		Addrs: c.Addrs(), Intervals: o.Intervals, Pause: 2 * time.Millisecond, ShortTimeout: 25 * time.Millisecond, Queries: stormQueries, NodesMayFail: true,
 	})
+	s.startTimelines()
 	s.calm()
 	s.run()
 	s.calm()
@@ -186,14 +188,16 @@ func (s *Storm) calm() {
 	s.t.Helper()
 	s.watch()
 	healed := time.Now()
-	for query := range slices.Values(stormQueries) {
-		for !s.load.Answered()[query].Sent.After(healed) {
-			if time.Since(healed) > calmAnswerMax {
-				s.t.Fatalf("%s: no answer to %s for %v without any fault", s.clock(), query, calmAnswerMax)
+	s.eachLoad(func(l *Load) {
+		for query := range slices.Values(l.opt.Queries) {
+			for !l.Answered()[query].Sent.After(healed) {
+				if time.Since(healed) > calmAnswerMax {
+					s.t.Fatalf("%s: no answer to %s for %v without any fault", s.clock(), query, calmAnswerMax)
+				}
+				time.Sleep(pollInterval)
 			}
-			time.Sleep(pollInterval)
 		}
-	}
+	})
 	answered := time.Since(healed)
 	s.c.Settle()
 	s.o.Tally.calms++
@@ -206,7 +210,13 @@ func (s *Storm) calm() {
 // judge runs the exact check on the operations since its last call.
 func (s *Storm) judge() {
 	s.t.Helper()
-	history, truncated := s.load.TakeHistory()
+	s.eachLoad(s.judgeLoad)
+}
+
+// judgeLoad judges one load: each has an order of its own.
+func (s *Storm) judgeLoad(l *Load) {
+	s.t.Helper()
+	history, truncated := l.TakeHistory()
 	if truncated {
 		s.t.Error("too many requests between two calms for an exact check")
 	}
@@ -215,7 +225,7 @@ func (s *Storm) judge() {
 		s.o.Tally.violations++
 		s.t.Errorf("%s: exact check: %v", s.clock(), err)
 	}
-	for _, fault := range s.load.Faults() {
+	for _, fault := range l.Faults() {
 		s.t.Errorf("%s: %s", s.clock(), fault)
 	}
 }
@@ -253,14 +263,19 @@ func (s *Storm) restart(n *Node) {
 // finish stops the load and adds up.
 func (s *Storm) finish() {
 	s.t.Helper()
-	r := s.load.Stop()
-	s.o.Tally.add(r, s.load.Answered())
-	r.Verify(s.t, 1)
-	for _, query := range stormQueries {
-		if s.load.Answered()[query].Count == 0 {
-			s.t.Errorf("no answer to %s in the whole storm", query)
+	s.eachLoad(func(l *Load) {
+		r := l.Stop()
+		if l != s.load {
+			r.Took = 0 // at the same time
 		}
-	}
+		s.o.Tally.add(r, l.Answered())
+		r.Verify(s.t, 1)
+		for _, query := range l.opt.Queries {
+			if l.Answered()[query].Count == 0 {
+				s.t.Errorf("no answer to %s in the whole storm", query)
+			}
+		}
+	})
 }
 
 func (s *Storm) logf(format string, args ...any) {

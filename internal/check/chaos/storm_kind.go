@@ -32,6 +32,7 @@ var kinds = []kind{
 	{"clock jumps", 4, hasClocks, allowed, (*Storm).planJump},
 	{"clock drifts", 2, hasClocks, allowed, (*Storm).planDrift},
 	{"clock stands still", 2, hasClocks, allowed, (*Storm).planFreeze},
+	{"timeline moves", 6, hasTimelines, allowed, (*Storm).planMove},
 	{"link delays", 3, hasProxies, allowed, (*Storm).planDelay},
 	{"link holds", 2, hasProxies, allowed, (*Storm).planHold},
 	{"link drops", 2, hasProxies, allowed, (*Storm).planDrop},

@@ -51,6 +51,9 @@ func TestChaos(t *testing.T) {
 			o.Binary, o.FaultClock = trial.Binary, true
 			// Often enough that the log is compacted now and then.
 			o.Env = map[string]string{"EPOCH_INTERVAL_MS": []string{"100", "30"}[i/len(worlds)%2]}
+			if i/len(worlds)%2 == 0 {
+				o.Env["TIMELINES"] = "1"
+			}
 			intervals := 0
 			if os.Getenv("CHAOS_INTERVALS") != "0" && i/len(worlds)%2 == 0 {
 				intervals, o.Env["INTERVAL_MS"] = 4, "100"

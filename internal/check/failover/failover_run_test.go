@@ -3,11 +3,8 @@
 package failover_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"testing"
 	"time"
 
@@ -178,31 +175,10 @@ func (r *failoverRun) cause(leader *chaos.Node) (recover func()) {
 // transfer asks the leader to transfer its leadership.
 func transfer(t *testing.T, leader, to *chaos.Node) {
 	t.Helper()
-	if status, text := post(t, leader, "/admin/leader", fmt.Sprintf(`{"to":%d}`, to.ID)); status != http.StatusOK {
-		t.Fatalf("transfer to node %d: %d %s", to.ID, status, text)
+	a, err := chaos.Post(leader.HTTPAddr, "/admin/leader", fmt.Sprintf(`{"to":%d}`, to.ID), trial.AnswerTimeout)
+	if err != nil || a.Status != 200 {
+		t.Fatalf("transfer to node %d: %v %v", to.ID, a, err)
 	}
-}
-
-// post sends a request of an operator to a node.
-func post(t *testing.T, n *chaos.Node, path, body string) (status int, text string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), trial.AnswerTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.HTTPAddr+path, bytes.NewBufferString(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	got, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(got)
 }
 
 // logDelay is how late a node may write a line of its log.

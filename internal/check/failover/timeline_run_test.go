@@ -54,7 +54,7 @@ func (m *measuredTimeline) moveTo(n *chaos.Node) {
 func (m *measuredTimeline) grant(n *chaos.Node) {
 	m.t.Helper()
 	body := fmt.Sprintf(`{"action":"grant","group":%q,"nodeID":%d}`, timelineGroup, n.ID)
-	post(m.t, m.cluster.WaitLeader(), "/admin/timelines", body)
+	_, _ = chaos.Post(m.cluster.WaitLeader().HTTPAddr, "/admin/timelines", body, trial.AnswerTimeout) // the caller waits for its effect
 }
 
 // onceOnTimeline causes one event under requests for the timeline, and has the cluster recover from it.
