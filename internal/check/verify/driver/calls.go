@@ -130,6 +130,9 @@ func (p *Process) check(ask AskRequest, a *Answer, began, ended int64) error {
 	}
 	last := began
 	for _, c := range a.Calls {
+		if c.Began == 0 && c.Ended == 0 {
+			return errors.New("a call has no began and ended: want them of each, or times_max of 1")
+		}
 		if c.Began < last || c.Ended < c.Began || c.Ended > ended {
 			return fmt.Errorf("began and ended are not in order from %d to %d, the times of the request: are they nanoseconds of CLOCK_MONOTONIC?", began, ended)
 		}

@@ -151,6 +151,18 @@ func TestProcess_HelloIsChecked(t *testing.T) {
 	}
 }
 
+// TestProcess_CallsWithoutTimes are right only one at a time: the error says so.
+func TestProcess_CallsWithoutTimes(t *testing.T) {
+	p := startScript(t, `read a; echo '{"id":1,"ok":{"protocol":1,"promises":"unique","times_max":2}}'; read a
+		echo '{"id":2,"ok":{"calls":[{"first":"7","count":1}]}}'; cat >/dev/null`)
+	if _, err := p.Hello(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(p, 2); err == nil || !strings.Contains(err.Error(), "or times_max of 1") {
+		t.Errorf("%v: want what to do", err)
+	}
+}
+
 // TestProcess_PlanIsChecked: of two nodes at one address, one would never be asked.
 func TestProcess_PlanIsChecked(t *testing.T) {
 	node := func(address string) string { return `{"command":["true"],"address":"` + address + `"}` }
