@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func run(args []string, con console) int {
 		return code // --help has been printed
 	}
 	if err == nil {
-		err = refuseRepeated(ctx)
+		err = cmp.Or(refuseRepeated(ctx), refuseEmpty(ctx))
 	}
 	if err != nil {
 		fmt.Fprintln(con.err, config.Redact(parseHint(parser.Model, args, err)))
@@ -140,6 +141,17 @@ func refuseRepeated(ctx *kong.Context) error {
 			return fmt.Errorf("--%s is given twice, and takes one value", p.Flag.Name)
 		}
 		given[p.Flag] = true
+	}
+	return nil
+}
+
+// refuseEmpty refuses a flag that takes a list and is given none, as by a variable of a shell that is not set: the command would do
+// what it does without the flag.
+func refuseEmpty(ctx *kong.Context) error {
+	for _, p := range ctx.Path {
+		if p.Flag != nil && !p.Resolved && p.Flag.Target.Kind() == reflect.Slice && p.Flag.Target.Len() == 0 {
+			return fmt.Errorf("--%s is empty", p.Flag.Name)
+		}
 	}
 	return nil
 }

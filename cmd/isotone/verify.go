@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/verify"
 	"github.com/isotone/isotone/internal/check/verify/driver"
 	"github.com/isotone/isotone/internal/check/verify/report"
@@ -86,6 +87,10 @@ func (c *verifyCmd) result(ctx context.Context, con console) (*verify.Result, er
 		defer file.Close()
 		r, err := report.Read(file)
 		if err != nil {
+			var told *isotone.Error
+			if errors.As(err, &told) {
+				return nil, usagef("--replay %s: %s", c.Replay, told.Message)
+			}
 			return nil, usagef("--replay %s: %v", c.Replay, err)
 		}
 		return r, nil
@@ -125,9 +130,9 @@ func (c *verifyCmd) write(con console, page *reportFile, r *verify.Result) error
 func broken(r *verify.Result) error {
 	switch {
 	case r.Broken():
-		return fmt.Errorf("%s broke what it promises", r.System)
+		return fmt.Errorf("%s broke what it promises", report.System(r))
 	case r.Answers == 0:
-		return fmt.Errorf("%s did not answer a single call", r.System)
+		return fmt.Errorf("%s did not answer a single call", report.System(r))
 	}
 	return nil
 }

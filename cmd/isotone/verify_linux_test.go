@@ -113,6 +113,17 @@ func TestVerify_WrongOptionsOfADriverAreUsageErrors(t *testing.T) {
 	}
 }
 
+// TestVerify_ImpossibleFaultsAreUsageErrors if they are named. A new report is not left behind.
+func TestVerify_ImpossibleFaultsAreUsageErrors(t *testing.T) {
+	t.Parallel()
+	cmd := reexec(t, nil, "verify", "--nodes", "1", "--faults", "kill,member", "--report", "report.html")
+	out, _ := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(string(out), "--faults member: a single node has no others") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	wantEmpty(t, cmd.Dir)
+}
+
 // TestVerify_OfARunningCluster starts and breaks nothing.
 func TestVerify_OfARunningCluster(t *testing.T) {
 	t.Parallel()
@@ -137,7 +148,7 @@ func TestVerify_ExitsWith1IfAPromiseIsBroken(t *testing.T) {
 	script := `while read -r line; do
 		id=${line#*\"id\":}; id=${id%%[!0-9]*}
 		case $line in
-		*'"do":"hello"'*) ok='{"protocol":1,"system":"script","version":"1","promises":"unique"}';;
+		*'"do":"hello"'*) ok='{"protocol":1,"system":"script\u001b[31m","version":"1","promises":"unique"}';;
 		*'"do":"ask"'*) n=$(((n + 1) % 10)); ok="{\"calls\":[{\"first\":\"$n\",\"count\":1}]}";;
 		*) ok='{}';;
 		esac
@@ -145,7 +156,7 @@ func TestVerify_ExitsWith1IfAPromiseIsBroken(t *testing.T) {
 	done`
 	cmd := reexec(t, nil, "verify", "--system", "exec", "--endpoint", "127.0.0.1:1", "--until-broken", "--processes", "1", "--", "sh", "-c", script)
 	out, err := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != exitFailure || !strings.Contains(string(out), "BROKEN") || !strings.Contains(string(out), "script") {
+	if code := cmd.ProcessState.ExitCode(); code != exitFailure || !strings.Contains(string(out), "BROKEN") || !strings.Contains(string(out), "script") || bytes.ContainsRune(out, '\x1b') {
 		t.Errorf("%v, exit code %d:\n%s", err, code, out)
 	}
 }

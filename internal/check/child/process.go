@@ -48,6 +48,9 @@ func Run(name, logPath string, env, command []string) (*Process, error) {
 // PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// KillGroup ends what is left in the process group of the process.
+func (p *Process) KillGroup() error { return KillGroup(p.PID()) }
+
 // Signal sends a signal. One that comes too late is lost.
 func (p *Process) Signal(s os.Signal) error {
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {

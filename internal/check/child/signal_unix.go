@@ -13,9 +13,9 @@ var (
 	Cont os.Signal = syscall.SIGCONT
 )
 
-// KillGroup ends what is left in the process group of the process, such as a server that a script had started.
-func (p *Process) KillGroup() error {
-	if err := syscall.Kill(-p.PID(), syscall.SIGKILL); err != syscall.ESRCH { // nothing is left
+// KillGroup ends what is left in the process group of a process that was started by [Start], such as a server that a script had started.
+func KillGroup(pid int) error {
+	if err := syscall.Kill(-pid, syscall.SIGKILL); err != syscall.ESRCH { // nothing is left
 		return err
 	}
 	return nil

@@ -20,11 +20,15 @@ const (
 	attachTimeout = 10 * time.Second
 	detachTimeout = 10 * time.Second
 	endTimeout    = 20 * time.Second
-	poll          = 5 * time.Millisecond
+	// leftWait bounds the wait for the output of what a command has left behind.
+	leftWait = time.Second
+	poll     = 5 * time.Millisecond
 )
 
 // Denied returns why strace cannot attach to a process here, or "".
-var Denied = sync.OnceValue(func() string {
+var Denied = sync.OnceValue(denied)
+
+func denied() string {
 	if _, err := exec.LookPath("strace"); err != nil {
 		return "needs strace to break fsync: install it (apt-get install strace)"
 	}
@@ -33,12 +37,28 @@ var Denied = sync.OnceValue(func() string {
 		return err.Error()
 	}
 	defer func() { _ = sleep.Process.Kill(); _ = sleep.Wait() }()
-	try := []string{"-s", "INT", "0.3", "strace", "-o", "/dev/null", "-p", fmt.Sprint(sleep.Process.Pid)}
-	if out, _ := exec.Command("timeout", try...).CombinedOutput(); bytes.Contains(out, []byte("not permitted")) {
+	out, err := output("timeout", "-s", "INT", "0.3", "strace", "-o", "/dev/null", "-p", fmt.Sprint(sleep.Process.Pid))
+	switch {
+	case err != nil:
+		return err.Error()
+	case bytes.Contains(out, []byte("not permitted")):
 		return fmt.Sprintf("strace may not attach to a process here (kernel.yama.ptrace_scope=0 or root is needed): %s", out)
 	}
 	return ""
-})
+}
+
+// output runs a command, whatever its exit code, and returns what it prints. It ends what the command leaves behind: strace that is
+// interrupted before it attaches leaves a process that is stopped for ever.
+func output(name string, args ...string) ([]byte, error) {
+	cmd := exec.Command(name, args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, leftWait
+	if err := child.Start(cmd); err != nil {
+		return nil, err
+	}
+	_ = cmd.Wait()
+	return out.Bytes(), child.KillGroup(cmd.Process.Pid)
+}
 
 // Inject has strace tamper with the fsyncs and fdatasyncs of a process: how is what follows "-e inject=fsync,fdatasync:".
 // It does not wait until strace has attached; see [Attached]. The output of strace, with a line for each of these calls, is

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/child"
 	"github.com/isotone/isotone/internal/check/namespace"
 	"github.com/isotone/isotone/internal/check/strace"
@@ -16,36 +18,46 @@ import (
 // slowBy is how much longer a slow disk takes for an fsync.
 const slowBy = 50 * time.Millisecond
 
-// possible returns the kinds of faults that can be injected here, and why others cannot.
-func possible(wanted []string, count int, network, members bool) (kinds, leftOut []string) {
+// possible returns the kinds of faults that can be injected here, and why others cannot. An error is about kinds that the user
+// named: a run without them would be another one than was asked for.
+func possible(wanted []string, count int, network, members bool) (kinds, leftOut []string, err error) {
+	candidates := wanted
 	if len(wanted) == 0 {
-		wanted = FaultKinds
+		candidates = FaultKinds
 	}
-	for _, kind := range wanted {
-		why := ""
+	for _, kind := range candidates {
+		why := impossible(kind, network, members)
 		switch {
 		case kind == "none":
-			continue
-		case kind == Member && !members:
-			why = "the driver cannot change the members of this system"
-		case needsPeers(kind) && count == 1:
-			continue // there is nothing to cut, and nobody to remove it
-		case needsNetwork(kind) && !network:
-			why = namespace.NetworkDenied()
-		case needsStrace(kind):
-			why = strace.Denied()
-		case needsClock(kind):
-			why = wallclock.Denied()
-		case (kind == Pause || kind == Term) && child.Stop == nil:
-			why = "this system has no such signal"
-		}
-		if why != "" {
+		case why != "":
 			leftOut = append(leftOut, kind+": "+why)
-			continue
+		case needsPeers(kind) && count > 1 || !needsPeers(kind):
+			kinds = append(kinds, kind)
+		case len(wanted) > 0: // else nobody expects it of one node
+			leftOut = append(leftOut, kind+": a single node has no others, see --nodes")
 		}
-		kinds = append(kinds, kind)
 	}
-	return kinds, leftOut
+	if len(wanted) > 0 && len(leftOut) > 0 {
+		return nil, nil, isotone.Errorf(isotone.CodeInvalidArgument, "--faults %s", strings.Join(leftOut, "\n--faults "))
+	}
+	return kinds, leftOut, nil
+}
+
+// impossible returns why a kind of faults cannot be injected here, whatever the number of nodes, or "".
+func impossible(kind string, network, members bool) string {
+	switch {
+	case kind == Member && !members:
+		return "the driver cannot change the members of this system"
+	case needsNetwork(kind) && !network:
+		return namespace.NetworkDenied()
+	case needsStrace(kind):
+		return strace.Denied()
+	case needsClock(kind):
+		return wallclock.Denied()
+	case (kind == Pause || kind == Term) && child.Stop == nil:
+		return "this system has no such signal"
+	}
+	return ""
 }
 
 // inject begins a fault. It is ended by end, also after an error, unless that is nil.

@@ -52,8 +52,15 @@ func (l *load) startDrivers(ctx context.Context, dir string, prefix func([]strin
 	return nil
 }
 
+// closeDrivers closes all at once: each may take its time.
 func closeDrivers(list []*driver.Process) error {
-	return each(list, (*driver.Process).Close)
+	errs := make([]error, len(list))
+	var work sync.WaitGroup
+	for i, p := range list {
+		work.Go(func() { errs[i] = p.Close() })
+	}
+	work.Wait()
+	return errors.Join(errs...)
 }
 
 // start begins the load. Whoever fails for a reason that is not the system's ends it by done.

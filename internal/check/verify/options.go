@@ -92,6 +92,14 @@ func (o *Options) Validate() error {
 	if slices.Contains(o.Faults, "none") && len(o.Faults) > 1 {
 		fault("--faults: none stands alone")
 	}
+	for i, address := range o.Addresses {
+		switch {
+		case address == "":
+			fault("--endpoint: an address is empty")
+		case slices.Contains(o.Addresses[:i], address):
+			fault("--endpoint %s: given twice", address)
+		}
+	}
 	if len(o.Addresses) > 0 && o.Nodes > 0 {
 		fault("--nodes and --endpoint: the nodes at an endpoint are there already")
 	}

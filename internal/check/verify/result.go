@@ -174,9 +174,19 @@ func (r *Result) Broken() bool {
 	return broken
 }
 
-// WriteJSON writes the result.
+// WriteJSON writes the result. A list without elements is one, too, not null.
 func (r *Result) WriteJSON(w io.Writer) error {
+	out := *r
+	out.Command, out.Nodes, out.LeftOut = list(r.Command), list(r.Nodes), list(r.LeftOut)
+	out.Verdicts, out.Anomalies, out.Faults, out.Columns, out.Errors = list(r.Verdicts), list(r.Anomalies), list(r.Faults), list(r.Columns), list(r.Errors)
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(r)
+	return e.Encode(out)
+}
+
+func list[T any](elements []T) []T {
+	if elements == nil {
+		return []T{}
+	}
+	return elements
 }

@@ -159,7 +159,10 @@ func Describe(ctx context.Context, system string, command []string, options map[
 		return hello, err
 	}
 	hello, err = p.Hello(ctx, options)
-	return hello, errors.Join(refused(err), p.Close())
+	if closed := p.Close(); err == nil { // else it is a consequence
+		err = closed
+	}
+	return hello, refused(err)
 }
 
 // startNodes has a driver plan the nodes, and starts them.
@@ -182,7 +185,9 @@ func (r *run) startNodes(ctx context.Context, dir string) error {
 	}
 	wantsNetwork := len(r.Faults) == 0 || slices.ContainsFunc(r.Faults, needsNetwork)
 	network := wantsNetwork && namespace.NetworkDenied() == ""
-	r.kinds, r.leftOut = possible(r.Faults, count, network, hello.Members)
+	if r.kinds, r.leftOut, err = possible(r.Faults, count, network, hello.Members); err != nil {
+		return err
+	}
 	r.nodes, err = newNodes(ctx, dir, count, hello.Ports, network, func(request driver.PlanRequest) (driver.Plan, error) {
 		return planner.Plan(ctx, request, r.DriverOptions)
 	})

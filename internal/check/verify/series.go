@@ -77,8 +77,8 @@ func (s *series) fill(r *Result) {
 
 // histogram counts times in buckets, each wider than the one before by a sixth: from a microsecond on, to an hour.
 type histogram struct {
-	buckets [bucketsMax]uint32
-	count   uint32
+	buckets [bucketsMax]uint64
+	count   uint64
 	largest int64 // in nanoseconds
 }
 
@@ -105,7 +105,7 @@ func (h *histogram) add(other *histogram) {
 // quantile returns a time, in milliseconds, that at least the part q of all times are not above: the upper end of a
 // bucket, or the largest of all. 0 if there are none.
 func (h *histogram) quantile(q float64) float64 {
-	var below uint32
+	var below uint64
 	for i, n := range h.buckets {
 		below += n
 		if n > 0 && float64(below) >= q*float64(h.count) {

@@ -50,3 +50,16 @@ func TestHistogram_IsRightToASixth(t *testing.T) {
 		t.Error("nothing has a quantile")
 	}
 }
+
+// TestHistogram_CountsTheCallsOfAWeek: more than 32 bits hold.
+func TestHistogram_CountsTheCallsOfAWeek(t *testing.T) {
+	var h histogram
+	h.record(1e6)
+	for range 32 {
+		h.add(&h)
+	}
+	h.record(1e9)
+	if p50 := h.quantile(0.5); p50 < 1 || p50 > bucketWidth {
+		t.Errorf("the median of 2^32 times of 1 ms and one of 1 s is %g ms", p50)
+	}
+}

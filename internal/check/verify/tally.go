@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/isotone/isotone/internal/check/verify/driver"
 )
@@ -16,6 +17,9 @@ const aftermath = 2 * time.Second
 
 // failuresMax bounds the different messages of errors that are counted; all others are one more.
 const failuresMax = 1000
+
+// messageMax bounds a message that is kept, in bytes: it may be what the system has answered, whatever that is.
+const messageMax = 500
 
 // tally is what was measured until now. It is safe for concurrent use. Times are readings of [driver.Now].
 type tally struct {
@@ -176,10 +180,23 @@ func (t *tally) failed(err error) {
 			t.checker.malformed++
 		}
 	}
+	message = clipped(message)
 	if _, ok := t.errors[message]; !ok && len(t.errors) >= failuresMax {
 		message = "others"
 	}
 	t.errors[message]++
+}
+
+// clipped returns a message, or the beginning of one that is too long.
+func clipped(message string) string {
+	if len(message) <= messageMax {
+		return message
+	}
+	end := messageMax
+	for end > 0 && !utf8.RuneStart(message[end]) {
+		end--
+	}
+	return message[:end] + "…"
 }
 
 // beginFault notes that a fault begins now. end has it end.
@@ -201,7 +218,7 @@ func (t *tally) note(text string) {
 	defer t.mu.Unlock()
 	for _, f := range slices.Backward(t.faults) {
 		if f.end == 0 {
-			f.Note = text
+			f.Note = clipped(text)
 			return
 		}
 	}

@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/isotone/isotone/internal/check/verify/driver"
@@ -47,5 +49,31 @@ func TestTally_SilenceFollowsAFault(t *testing.T) {
 		if got := tally.faults[i].SilentMS; got < least || i < 2 && got > least {
 			t.Errorf("fault %d: %g ms without an answer, want %g", i, got, least)
 		}
+	}
+}
+
+// TestTally_ClipsLongMessages: a thousand answers of megabytes would not fit the memory, nor a page.
+func TestTally_ClipsLongMessages(t *testing.T) {
+	tally := newTally(1, 0)
+	long := "€" + strings.Repeat("€€€", messageMax)
+	for range 2 {
+		tally.done(0, 0, driver.Answer{}, &driver.Error{Kind: driver.Unavailable, Message: long})
+	}
+	tally.beginFault(Fault{Kind: Member})
+	tally.note(long)
+	var r Result
+	tally.fill(&r, RealTime)
+	for _, got := range []string{r.Errors[0].Message, r.Faults[0].Note} {
+		if len(got) > messageMax+len("…") || !strings.HasPrefix(long, strings.TrimSuffix(got, "…")) || r.Errors[0].Count != 2 {
+			t.Errorf("%d times %d bytes: %q", r.Errors[0].Count, len(got), got)
+		}
+	}
+}
+
+// TestResult_ListsAreNeverNull in JSON: a script goes through them.
+func TestResult_ListsAreNeverNull(t *testing.T) {
+	var out bytes.Buffer
+	if err := (&Result{}).WriteJSON(&out); err != nil || strings.Contains(out.String(), "null") {
+		t.Errorf("%v, %s", err, out.String())
 	}
 }

@@ -130,6 +130,9 @@ func (p *Process) check(ask AskRequest, a *Answer, began, ended int64) error {
 	}
 	last := began
 	for _, c := range a.Calls {
+		if c.Began == 0 && c.Ended == 0 {
+			return errors.New("a call has no began and ended: want them of each, or times_max of 1")
+		}
 		if c.Began < last || c.Ended < c.Began || c.Ended > ended {
 			return fmt.Errorf("began and ended are not in order from %d to %d, the times of the request: are they nanoseconds of CLOCK_MONOTONIC?", began, ended)
 		}
@@ -147,12 +150,14 @@ func (p *Process) check(ask AskRequest, a *Answer, began, ended int64) error {
 // milliseconds returns a duration rounded up: a timeout of 0 stands for none.
 func milliseconds(d time.Duration) int { return int((d + time.Millisecond - 1) / time.Millisecond) }
 
-// do makes a request that the system may take some time for, and decodes what is answered.
+// do makes a request that the system may take some time for, and decodes what is answered. If ctx is done before, a driver that answers
+// without the system is ended at once: it has nothing to leave behind, and no excuse to be silent.
 func (p *Process) do(ctx context.Context, timeout time.Duration, r Request, into any) error {
 	answered := make(chan Response, 1)
 	if err := p.enter(&r, answered); err != nil {
 		return err
 	}
+	asksSystem := timeout > 0
 	timeout += answerTimeout
 	timer := time.AfterFunc(timeout, func() {
 		_ = p.fail(fmt.Errorf("did not answer %s (id %d) within %v%s", r.Do, r.ID, timeout, p.tail()))
@@ -164,6 +169,9 @@ func (p *Process) do(ctx context.Context, timeout time.Duration, r Request, into
 		return p.decode(r, answer, into)
 	case <-p.ended:
 	case <-ctx.Done():
+		if !asksSystem {
+			_ = p.fail(ctx.Err())
+		}
 		return ctx.Err() // the answer is still expected, and dropped
 	}
 	select {

@@ -82,17 +82,30 @@ func (p *Process) Ended() <-chan struct{} { return p.ended }
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Close ends the driver by the end of its input, and waits until it has ended. It returns the first fault, if there
-// was one.
+// was one. A driver that still waits for the system, as it may, is no fault.
 func (p *Process) Close() error {
 	p.closing.Store(true)
 	_ = p.in.Close()
-	timer := time.AfterFunc(endTimeout, func() { _ = p.fail(fmt.Errorf("did not end within %v of the end of its input", endTimeout)) })
+	timer := time.AfterFunc(endTimeout, func() {
+		if p.owes() {
+			_ = p.fail(errClosed)
+			return
+		}
+		_ = p.fail(fmt.Errorf("did not end within %v of the end of its input", endTimeout))
+	})
 	defer timer.Stop()
 	<-p.ended
 	if err := p.broken(); !errors.Is(err, errClosed) {
 		return err
 	}
 	return nil
+}
+
+// owes reports whether the driver has not answered all requests.
+func (p *Process) owes() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.calls) > 0
 }
 
 // broken returns the first fault, or nil.
@@ -136,6 +149,7 @@ func (p *Process) read() {
 	timer := time.AfterFunc(endTimeout, func() { _ = p.fail(errors.New("has closed its output, and goes on")) })
 	_ = p.cmd.Wait() // the state says more
 	timer.Stop()
+	_ = child.KillGroup(p.PID()) // what it has started goes on if it was killed
 	if p.closing.Load() {
 		_ = p.fail(errClosed)
 	} else {

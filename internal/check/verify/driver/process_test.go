@@ -5,6 +5,8 @@ package driver_test
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -64,6 +66,55 @@ func TestProcess_AFaultOfADriverIsTheErrorOfAllCalls(t *testing.T) {
 	}
 }
 
+// TestProcess_ADriverThatIsSilentAtFirstEndsWithAnInterrupt, together with what it has started: there is nothing to wait for.
+func TestProcess_ADriverThatIsSilentAtFirstEndsWithAnInterrupt(t *testing.T) {
+	t.Parallel()
+	for name, request := range map[string]func(context.Context, *driver.Process) error{
+		"hello": func(ctx context.Context, p *driver.Process) error { _, err := p.Hello(ctx, nil); return err },
+		"plan": func(ctx context.Context, p *driver.Process) error {
+			_, err := p.Plan(ctx, driver.PlanRequest{}, nil)
+			return err
+		},
+		"connect": func(ctx context.Context, p *driver.Process) error { return p.Connect(ctx, []string{"a:1"}, nil) },
+	} {
+		path := filepath.Join(t.TempDir(), "pid")
+		p := startScript(t, `sleep 1000 & echo $! >`+path+`; wait`)
+		var pid string
+		await.Until(t, "the process that the driver starts", func() bool {
+			text, _ := os.ReadFile(path)
+			pid = strings.TrimSpace(string(text))
+			return pid != ""
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := request(ctx, p); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v, want the end of the context", name, err)
+		}
+		await.Receive(t, "the end of the driver after "+name, p.Ended())
+		await.Until(t, "the end of what it has started", func() bool { return exec.Command("kill", "-0", pid).Run() != nil || zombie(pid) })
+	}
+}
+
+// zombie reports whether a process has ended, and nobody has waited for it.
+func zombie(pid string) bool {
+	stat, _ := os.ReadFile("/proc/" + pid + "/stat")
+	return strings.Contains(string(stat), ") Z ")
+}
+
+// TestProcess_ADriverThatWaitsForTheSystemIsNotAtFault when a run ends: a call may take longer than that.
+func TestProcess_ADriverThatWaitsForTheSystemIsNotAtFault(t *testing.T) {
+	t.Parallel()
+	p := startScript(t, `read a; exec sleep 1000`)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Ask(ctx, driver.AskRequest{Count: 1, Times: 1, Timeout: time.Minute}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want the end of the context", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestProcess_AskReturnsCallsWithTimes(t *testing.T) {
 	p := startScript(t, `read a; echo '{"id":1,"ok":{"calls":[{"first":"7","count":1}]}}'; read a
 		echo '{"id":2,"error":"unavailable","message":"an election"}'; cat >/dev/null`)
@@ -97,6 +148,18 @@ func TestProcess_HelloIsChecked(t *testing.T) {
 		if _, err := p.Hello(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", hello, err, want)
 		}
+	}
+}
+
+// TestProcess_CallsWithoutTimes are right only one at a time: the error says so.
+func TestProcess_CallsWithoutTimes(t *testing.T) {
+	p := startScript(t, `read a; echo '{"id":1,"ok":{"protocol":1,"promises":"unique","times_max":2}}'; read a
+		echo '{"id":2,"ok":{"calls":[{"first":"7","count":1}]}}'; cat >/dev/null`)
+	if _, err := p.Hello(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(p, 2); err == nil || !strings.Contains(err.Error(), "or times_max of 1") {
+		t.Errorf("%v: want what to do", err)
 	}
 }
 

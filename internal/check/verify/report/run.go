@@ -45,6 +45,9 @@ func shown(r *verify.Result) run {
 	return run{&c}
 }
 
+// System returns the name of the system as it can be shown.
+func System(r *verify.Result) string { return clean(r.System) }
+
 // clean returns text without what would not be shown as it is: control characters, marks that change the direction of
 // text, invalid UTF-8. It is one line of at most [textMax] bytes.
 func clean(text string) string {
