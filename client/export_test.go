@@ -75,3 +75,16 @@ func Parse(text []byte, count uint64) (first [2]uint64, ids []int64, refused boo
 	}
 	return [2]uint64{b.first.Time, b.first.Index}, ids, refused, err
 }
+
+// Reached returns how many connections for timelines there are to a node.
+func Reached(c *Client, addr string) int {
+	c.lines.mu.Lock()
+	defer c.lines.mu.Unlock()
+	if p := c.lines.nodes[addr]; p != nil {
+		return p.node.conns
+	}
+	return 0
+}
+
+// WaitForOwners has a client wait that long for late answers of timelines.
+func WaitForOwners(c *Client, d time.Duration) { c.lines.patience.Store(int64(d)) }

@@ -127,8 +127,11 @@ func (r *router) watch(p *pool, silent func(*conn, time.Duration)) time.Duration
 		return 0
 	}
 	sent, timeout := p.activity()
-	if p == r.c.ahead {
+	switch {
+	case p == r.c.ahead:
 		timeout += heldMax
+	case p.node != nil:
+		timeout = max(timeout, time.Duration(r.c.lines.patience.Load()))
 	}
 	last := r.lastSent(p)
 	busy := sent != *last

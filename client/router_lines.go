@@ -14,6 +14,9 @@ import (
 // useLines is what such a connection is for, beside what a search.Use says.
 const useLines = search.Uses
 
+// lineSilentMin is how long a node may be silent before others are asked. They take its timelines no sooner: after ten ticks.
+const lineSilentMin = 100 * time.Millisecond
+
 // dialing paces the dials of a node.
 type dialing struct {
 	failures int // in a row

@@ -2,6 +2,7 @@ package client
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/isotone/isotone"
 )
@@ -66,6 +67,8 @@ type timelines struct {
 	seeks  bool
 	why    *isotone.Error // all nodes refuse this client
 	closed bool
+
+	patience atomic.Int64 // lineSilentMin, but in tests
 }
 
 // timeline is what the order of one has besides. timelines.mu guards it.
@@ -105,6 +108,7 @@ type lineNode struct {
 
 func (t *timelines) init(c *Client) {
 	t.client, t.orders, t.nodes = c, map[string]*order{}, map[string]*pool{}
+	t.patience.Store(int64(lineSilentMin))
 }
 
 // order returns that of a timeline.
