@@ -22,9 +22,9 @@ const TimelinesMax = 10_000
 // The calls of a timeline share requests, and those of all timelines that one node owns share its connections,
 // of which there are Options.Conns for each such node. They need no leader while their owner lives.
 //
-// Names have 1 to 64 letters, digits and . _ / -; calls of any other fail with isotone.ErrInvalidArgument. A client
-// keeps what it has received of each timeline for life, so that the order is checked, also of those that do not exist. It does so for
-// [TimelinesMax] of them; calls of further ones fail with isotone.ErrOverloaded, and need another client.
+// Names have 1 to 64 letters, digits and . _ / -; calls of any other fail with isotone.ErrInvalidArgument. So that
+// their order is always checked, a client forgets no name that it was asked for, also if there is no such timeline. It
+// takes [TimelinesMax] of them; calls of further ones fail with isotone.ErrOverloaded, and need another client.
 func (c *Client) Timeline(name string) Reader {
 	r := Reader{client: c, mode: c.opt.Mode}
 	r.order, r.fault = c.lines.order(name)
@@ -48,13 +48,13 @@ func checkTimeline(name string) *isotone.Error {
 	return nil
 }
 
-// timelines are those that a client was asked for, and the pools of the nodes that serve them: one for each node, whatever the
-// number of its timelines.
+// timelines are those that a client was asked for, and the pools of the nodes that serve them: one for each node,
+// whatever the number of its timelines.
 //
-// A timeline is sent to its owner: the node that has answered last, or that another one has named. While there is no connection to
-// that, the requests themselves look for the owner: they go to one reachable node after the other, with growing pauses. Each of
-// them answers, names the owner, or does not know it. So a search costs a timeline that is used some requests, and others nothing, and
-// none of it depends on the leader.
+// The requests of a timeline go to its owner: the node that has answered last, or that another one has named. While
+// there is no connection to that, they look for the owner themselves: they go to one reachable node after the other,
+// with growing pauses. Each of these answers, names the owner, or does not know it. So a search costs some requests for
+// each timeline that is used, and nothing for others, and none of it depends on the leader.
 type timelines struct {
 	client *Client
 

@@ -438,3 +438,52 @@ func TestTimeline_EndsWithItsClient(t *testing.T) {
 		}
 	}
 }
+
+// TestTimeline_OfAClientThatIsRefusedFailsAtOnce, and recovers by itself.
+func TestTimeline_OfAClientThatIsRefusedFailsAtOnce(t *testing.T) {
+	f := startGuardedCluster(t, 2, "secret")
+	f.create(1, "a")
+	c := f.dial(client.Options{Lazy: true})
+	for range 3 {
+		if _, err := c.Timeline("a").Timestamp(context.Background()); !errors.Is(err, isotone.ErrUnauthorized) {
+			t.Errorf("without credentials: %v", err)
+		}
+	}
+	f.change(func() { f.secret = "" })
+	await.Until(t, "a timestamp", func() bool { _, err := c.Timeline("a").Timestamp(context.Background()); return err == nil })
+}
+
+// TestTimeline_HooksNameIt.
+func TestTimeline_HooksNameIt(t *testing.T) {
+	f := startCluster(t, 2)
+	f.create(1, "a")
+	var mu sync.Mutex
+	var seen []string
+	note := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, fmt.Sprintf(format, args...))
+	}
+	c := f.dial(client.Options{Hooks: client.Hooks{
+		Answered: func(a client.Answer) { note("answered %s %q calls=%d count=%d", a.Addr, a.Timeline, a.Calls, a.Count) },
+		Retried:  func(addr string, err error) { note("retried %s %v", addr, errors.Is(err, isotone.ErrNotLeader)) },
+		Leader:   func(addr string) { note("leader %s", addr) },
+	}})
+	client.WaitForOwners(c, time.Minute)
+	a := c.Timeline("a")
+	next(t, a)
+	f.grant(0, "a")
+	if _, err := a.Timestamps(within(t, 20*time.Second), 5); err != nil {
+		t.Fatal(err)
+	}
+	wantTimestamp(t, c)
+	mu.Lock()
+	defer mu.Unlock()
+	text := strings.Join(seen, "; ")
+	leader, owner := f.nodes[0].addr, f.nodes[1].addr
+	for _, want := range []string{"leader " + leader, "answered " + owner + ` "a" calls=1 count=1`, "retried " + owner + " true", "answered " + leader + ` "a" calls=1 count=5`, "answered " + leader + ` "" calls=1 count=1`} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%q is not once in %s", want, text)
+		}
+	}
+}
