@@ -38,11 +38,11 @@ type Client struct {
 	stamps *pool
 	direct *pool
 	// ahead is for calls with floors so far ahead that the leader may hold them: see callAbove.
-	ahead   *pool
-	aheadOn atomic.Bool
-	ids     *pool
-	idsOn   atomic.Bool
-	lines   timelines
+	ahead     *pool
+	aheadOn   atomic.Bool
+	ids       *pool
+	idsOn     atomic.Bool
+	timelines timelines
 
 	ctx    context.Context // done when the client is closed
 	cancel context.CancelFunc
@@ -88,7 +88,7 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 	c.stamps = newPool(c, c.opt.stripes(), isotone.RangeCountMax, stampKinds[:]...)
 	c.direct, c.ahead = newPool(c, 1, 0), newPool(c, 1, 0)
 	c.ids = newPool(c, 1, idBatchMax, kindID)
-	c.lines.init(c)
+	c.timelines.init(c)
 	k := newRouter(c)
 	k.publish()
 	c.work.Go(k.run)
@@ -120,7 +120,7 @@ func (c *Client) Close() error {
 		c.direct.close()
 		c.ahead.close()
 		c.ids.close()
-		c.lines.close()
+		c.timelines.close()
 	})
 	c.work.Wait()
 	return nil

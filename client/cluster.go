@@ -157,8 +157,8 @@ func (r *router) refuse() {
 			p.refuse(why)
 		}
 	}
-	if why, known := r.refusalOf(r.search.Members(), r.c.lines.isReached(), useLines); known {
-		r.c.lines.refuse(why)
+	if why, known := r.refusalOf(r.search.Members(), r.c.timelines.isReached(), useLines); known {
+		r.c.timelines.refuse(why)
 	}
 }
 

@@ -89,8 +89,8 @@ func (cn *conn) send(b *batch) {
 func (cn *conn) line(b *batch) []byte {
 	b.floor, b.carries, b.traces = b.order.floor.now(), false, false
 	line := cn.lineAbove(b)
-	if b.order.line != nil {
-		line = appendOption(line, "TIMELINE", b.order.line.name)
+	if b.order.timeline != nil {
+		line = appendOption(line, "TIMELINE", b.order.timeline.name)
 	}
 	if b.trace != "" && !cn.untraced {
 		b.traces = true
@@ -105,7 +105,7 @@ func (cn *conn) lineAbove(b *batch) []byte {
 		return b.line
 	}
 	answered := cn.answered.Load()
-	if b.order.line != nil {
+	if b.order.timeline != nil {
 		answered = cn.told[b.order]
 	}
 	floor := search.Carried(b.floor, b.above, answered)
@@ -156,7 +156,7 @@ func (cn *conn) run() {
 	close(cn.over)
 	p.drop(cn)
 	if p.node != nil {
-		p.client.lines.left(p)
+		p.client.timelines.left(p)
 	}
 	cn.requeue(err)
 	p.client.post(func(r *router) { r.connEnded(cn, err) })
@@ -229,7 +229,7 @@ func (cn *conn) settle(b *batch, refusal *isotone.Error) bool {
 		cn.pauses = 0
 		p.put(cn)
 		b.finish(refusal)
-	case b.order.line != nil:
+	case b.order.timeline != nil:
 		cn.turnedAway(b, refusal)
 	case !cn.refused(b, refusal):
 		return false
@@ -248,7 +248,7 @@ func (cn *conn) succeeded(b *batch) {
 	}
 	p.measured(took)
 	several := b.calls() > 1
-	if b.order.line != nil {
+	if b.order.timeline != nil {
 		cn.toldOf(b.order)
 	}
 	p.put(cn)
@@ -292,21 +292,21 @@ func (cn *conn) toldOf(o *order) {
 		cn.told = map[*order]bool{}
 	}
 	cn.told[o] = true
-	cn.pool.client.lines.answered(o, cn.pool)
+	cn.pool.client.timelines.answered(o, cn.pool)
 }
 
 // turnedAway queues a request of a timeline again that the node does not answer. The connection is as good as before: the
 // node may own other timelines.
 func (cn *conn) turnedAway(b *batch, refusal *isotone.Error) {
-	lines, o := &cn.pool.client.lines, b.order
+	all, o := &cn.pool.client.timelines, b.order
 	cn.answered.Store(true)
 	o.requeue(b)
 	cn.pool.client.retried(cn.addr, refusal)
 	var owner *pool
 	if refusal.Leader != "" {
-		owner = lines.moved(o, refusal.Leader)
+		owner = all.moved(o, refusal.Leader)
 	} else {
-		lines.refused(o)
+		all.refused(o)
 	}
 	cn.pool.put(cn)
 	if owner != nil {

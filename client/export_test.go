@@ -18,9 +18,9 @@ const AloneMax = aloneMax
 // Waiting returns how many calls wait to be sent.
 func Waiting(c *Client) (calls uint64) {
 	orders := []*order{&c.stamps.order, &c.ahead.order, &c.ids.order}
-	c.lines.mu.Lock()
-	orders = slices.AppendSeq(orders, maps.Values(c.lines.orders))
-	c.lines.mu.Unlock()
+	c.timelines.mu.Lock()
+	orders = slices.AppendSeq(orders, maps.Values(c.timelines.orders))
+	c.timelines.mu.Unlock()
 	for _, o := range orders {
 		o.mu.Lock()
 		for _, b := range slices.Concat(o.ready, o.alone) {
@@ -78,13 +78,13 @@ func Parse(text []byte, count uint64) (first [2]uint64, ids []int64, refused boo
 
 // Reached returns how many connections for timelines there are to a node.
 func Reached(c *Client, addr string) int {
-	c.lines.mu.Lock()
-	defer c.lines.mu.Unlock()
-	if p := c.lines.nodes[addr]; p != nil {
+	c.timelines.mu.Lock()
+	defer c.timelines.mu.Unlock()
+	if p := c.timelines.nodes[addr]; p != nil {
 		return p.node.conns
 	}
 	return 0
 }
 
 // WaitForOwners has a client wait that long for late answers of timelines.
-func WaitForOwners(c *Client, d time.Duration) { c.lines.patience.Store(int64(d)) }
+func WaitForOwners(c *Client, d time.Duration) { c.timelines.patience.Store(int64(d)) }

@@ -20,9 +20,9 @@ import (
 type order struct {
 	client *Client
 	// pool sends the batches. It is nil for a timeline: see timelines.
-	pool  *pool
-	line  *timeline // nil for the default order and for IDs
-	floor *floor    // what was received
+	pool     *pool
+	timeline *timeline // nil for the default order and for IDs
+	floor    *floor    // what was received
 	// queues are ordered by kind; there are stripes of each.
 	queues  []queue
 	stripes int
@@ -181,7 +181,7 @@ func (o *order) queueAlone(b *batch) error {
 func (o *order) begin() {
 	p := o.pool
 	if p == nil {
-		p = o.client.lines.enlist(o)
+		p = o.client.timelines.enlist(o)
 	}
 	if p != nil && p.nfree.Load() > 0 {
 		o.gather()
@@ -195,7 +195,7 @@ func (o *order) begin() {
 func (o *order) resend() {
 	p := o.pool
 	if p == nil {
-		p = o.client.lines.enlist(o)
+		p = o.client.timelines.enlist(o)
 	}
 	if p != nil {
 		p.dispatch()
@@ -204,18 +204,18 @@ func (o *order) resend() {
 
 // name returns that of a timeline, or "".
 func (o *order) name() string {
-	if o.line == nil {
+	if o.timeline == nil {
 		return ""
 	}
-	return o.line.name
+	return o.timeline.name
 }
 
 // text returns the name, to append to a message.
 func (o *order) text() string {
-	if o.line == nil {
+	if o.timeline == nil {
 		return ""
 	}
-	return " of timeline " + o.line.name
+	return " of timeline " + o.timeline.name
 }
 
 // fail fails the calls that wait to be sent.

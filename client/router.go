@@ -131,7 +131,7 @@ func (r *router) watch(p *pool, silent func(*conn, time.Duration)) time.Duration
 	case p == r.c.ahead:
 		timeout += heldMax
 	case p.node != nil:
-		timeout = max(timeout, time.Duration(r.c.lines.patience.Load()))
+		timeout = max(timeout, time.Duration(r.c.timelines.patience.Load()))
 	}
 	last := r.lastSent(p)
 	busy := sent != *last
@@ -200,7 +200,7 @@ func (r *router) host(addr string) *host {
 // forget removes unused addresses, so that they do not accumulate.
 func (r *router) forget() {
 	used := func(h *host) bool { return h != nil && (h.dialing != [search.Uses + 1]int{} || len(h.conns) > 0) }
-	r.c.lines.forget(func(addr string) bool { return used(r.hosts[addr]) })
+	r.c.timelines.forget(func(addr string) bool { return used(r.hosts[addr]) })
 	r.search.Forget(func(addr string) bool { return used(r.hosts[addr]) })
 	maps.DeleteFunc(r.hosts, func(addr string, h *host) bool {
 		unused := !used(h) && !r.search.Has(addr)

@@ -149,7 +149,7 @@ func (r *router) attach(p *pool, addr string, conn net.Conn, read *bufio.Reader)
 		r.connected(addr) // first: nothing is answered before Hooks.Leader
 	}
 	if p.node != nil {
-		r.c.lines.reached(p)
+		r.c.timelines.reached(p)
 	}
 	r.c.work.Go(cn.run)
 	if cn.writes != nil {

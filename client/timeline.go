@@ -27,7 +27,7 @@ const TimelinesMax = 10_000
 // takes [TimelinesMax] of them; calls of further ones fail with isotone.ErrOverloaded, and need another client.
 func (c *Client) Timeline(name string) Reader {
 	r := Reader{client: c, mode: c.opt.Mode}
-	r.order, r.fault = c.lines.order(name)
+	r.order, r.fault = c.timelines.order(name)
 	return r
 }
 
@@ -124,7 +124,7 @@ func (t *timelines) order(name string) (*order, *isotone.Error) {
 	if len(t.orders) >= TimelinesMax {
 		return nil, isotone.Errorf(isotone.CodeOverloaded, "timeline %q: this client was asked for %d others, which is the most; use another client", name, TimelinesMax)
 	}
-	o := &order{line: &timeline{name: name}, floor: &floor{}}
+	o := &order{timeline: &timeline{name: name}, floor: &floor{}}
 	o.init(t.client, &t.mu, 1, isotone.RangeCountMax, stampKinds[:]...)
 	o.refused.Store(t.why)
 	t.orders[name] = o
@@ -158,7 +158,7 @@ func (n *lineNode) next() *batch {
 			n.waiting = append(n.waiting, o) // more may wait
 			return b
 		}
-		o.line.place, o.line.at = placeNone, nil
+		o.timeline.place, o.timeline.at = placeNone, nil
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (t *timelines) enlist(o *order) *pool {
 
 // queue is enlist for a caller that holds mu.
 func (t *timelines) queue(o *order) *pool {
-	line := o.line
+	line := o.timeline
 	if line.place != placeNone {
 		return line.at
 	}

@@ -52,7 +52,7 @@ func (t *timelines) setOwner(line *timeline, p *pool) {
 
 // withdraw has a timeline wait for nothing.
 func (t *timelines) withdraw(o *order) {
-	line := o.line
+	line := o.timeline
 	isIt := func(other *order) bool { return other == o }
 	switch line.place {
 	case placeQueued:
@@ -66,7 +66,7 @@ func (t *timelines) withdraw(o *order) {
 // answered: the node has answered a request of the timeline. It takes mu.
 func (t *timelines) answered(o *order, p *pool) {
 	t.mu.Lock()
-	line := o.line
+	line := o.timeline
 	found := line.owner != p || line.failures > 0
 	t.setOwner(line, p)
 	line.failures, line.moves, line.turn = 0, 0, 0
@@ -80,7 +80,7 @@ func (t *timelines) answered(o *order, p *pool) {
 func (t *timelines) moved(o *order, owner string) *pool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	line, p := o.line, t.node(owner)
+	line, p := o.timeline, t.node(owner)
 	t.setOwner(line, p)
 	line.moves++
 	if p.node.conns > 0 && line.moves <= search.MovesMax {
@@ -97,7 +97,7 @@ func (t *timelines) moved(o *order, owner string) *pool {
 func (t *timelines) refused(o *order) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.setOwner(o.line, nil)
+	t.setOwner(o.timeline, nil)
 	t.pause(o)
 }
 
@@ -106,7 +106,7 @@ const eagerFailures = 128
 
 // pause has a timeline wait, longer after each failure in a row.
 func (t *timelines) pause(o *order) {
-	line := o.line
+	line := o.timeline
 	if line.place == placePaused {
 		return
 	}
@@ -130,11 +130,11 @@ func (t *timelines) resume(o *order, pause uint64) {
 	}
 	defer t.client.work.Done()
 	t.mu.Lock()
-	if o.line.place != placePaused || o.line.paused != pause {
+	if o.timeline.place != placePaused || o.timeline.paused != pause {
 		t.mu.Unlock()
 		return
 	}
-	o.line.place = placeNone
+	o.timeline.place = placeNone
 	p := t.queue(o)
 	t.mu.Unlock()
 	if p != nil {
@@ -152,12 +152,12 @@ func (t *timelines) reached(p *pool) {
 	lost := t.lost
 	t.lost = nil
 	for _, o := range lost {
-		o.line.place = placeNone
+		o.timeline.place = placeNone
 		t.queue(o)
 	}
 	for _, o := range t.orders {
-		if o.line.owner == p && o.line.place == placePaused {
-			o.line.place = placeNone
+		if o.timeline.owner == p && o.timeline.place == placePaused {
+			o.timeline.place = placeNone
 			t.queue(o)
 		}
 	}
@@ -172,7 +172,7 @@ func (t *timelines) left(p *pool) {
 		waiting := p.node.waiting
 		p.node.waiting = nil
 		for _, o := range waiting {
-			o.line.place, o.line.at = placeNone, nil
+			o.timeline.place, o.timeline.at = placeNone, nil
 			if other := t.queue(o); other != nil {
 				others = append(others, other)
 			}
@@ -206,7 +206,7 @@ func (t *timelines) refuse(why *isotone.Error) {
 	t.why = why
 	var failed []*order
 	for _, o := range t.orders {
-		if o.refused.Store(why); why != nil && o.line.place != placeNone {
+		if o.refused.Store(why); why != nil && o.timeline.place != placeNone {
 			failed = append(failed, o)
 		}
 	}

@@ -136,7 +136,7 @@ func (r Reader) check(count, countMax uint64) error {
 // aloneIn returns the order for calls with the reader's floor. The owner of a timeline does not hold them.
 func (r Reader) aloneIn() *order {
 	c := r.client
-	if r.order.line != nil || !c.isAhead(r.floor) {
+	if r.order.timeline != nil || !c.isAhead(r.floor) {
 		return r.order
 	}
 	if !c.aheadOn.Load() && c.aheadOn.CompareAndSwap(false, true) {

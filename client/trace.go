@@ -94,7 +94,7 @@ func (o *order) untrace(b *batch) {
 func (cn *conn) older(b *batch, err error) bool {
 	refusal, ok := err.(*isotone.Error)
 	switch {
-	case !ok || refusal.Code != isotone.CodeInvalidArgument || b.kind.is64() || b.order.line != nil:
+	case !ok || refusal.Code != isotone.CodeInvalidArgument || b.kind.is64() || b.order.timeline != nil:
 		return false
 	case b.traces:
 		cn.untraced = true

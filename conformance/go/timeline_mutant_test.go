@@ -18,16 +18,16 @@ import (
 var timelineMutants = []mutant{
 	{"a timeline has the floor of the default order", "client/timeline.go", "floor: &floor{}}", "floor: &t.client.floor}", "TestTimeline_FloorsAreItsOwn"},
 	{"the floor of a timeline is carried once on a connection for all", "client/conn.go", "		answered = cn.told[b.order]\n", "		answered = len(cn.told) > 0\n", "TestTimeline_FloorsAreItsOwn"},
-	{"answers of timelines are not checked", "client/floor.go", "b.kind == kindID || ", "b.kind == kindID || b.order.line != nil || ", "TestTimeline_FloorsAreItsOwn"},
-	{"a refused timeline is taken for a refused option", "client/trace.go", " || b.order.line != nil:", ":", "TestTimeline_OlderNodesRefuseItAlone"},
+	{"answers of timelines are not checked", "client/floor.go", "b.kind == kindID || ", "b.kind == kindID || b.order.timeline != nil || ", "TestTimeline_FloorsAreItsOwn"},
+	{"a refused timeline is taken for a refused option", "client/trace.go", " || b.order.timeline != nil:", ":", "TestTimeline_OlderNodesRefuseItAlone"},
 	{"an unknown timeline is asked for again", "client/exchange.go", "isotone.CodeNotLeader, isotone.CodeNoLeader,", "isotone.CodeNotFound, isotone.CodeNotLeader, isotone.CodeNoLeader,", "TestTimeline_UnknownAndSealedAreNotFound"},
-	{"a timeline is taken for the default order", "client/conn.go", "appendOption(line, \"TIMELINE\", b.order.line.name)", "b.line", "TestTimeline_EachHasItsOrderAndItsOwner"},
+	{"a timeline is taken for the default order", "client/conn.go", "appendOption(line, \"TIMELINE\", b.order.timeline.name)", "b.line", "TestTimeline_EachHasItsOrderAndItsOwner"},
 	{"redirects are not paced", "client/timeline_search.go", " && line.moves <= search.MovesMax {", " {", "TestTimeline_RedirectsInALoopArePaced"},
 	{"refusals are not paced", "client/timeline_search.go", "	pause := backoffTo(line.failures, most)\n", "	pause := backoffTo(line.failures, most) / 1000\n", "TestTimeline_RedirectsInALoopArePaced"},
-	{"timelines follow the leader", "client/router.go", "	r.publish()\n	leader := r.search.Leader()\n", "	r.publish()\n	leader := r.search.Leader()\n	for _, p := range r.c.lines.pools() {\n		for _, cn := range r.conns(p) {\n			_ = cn.netConn.Close()\n		}\n	}\n", "TestTimeline_NeedsNoLeader"},
-	{"a silent owner is waited for", "client/router_lines.go", "	for _, other := range r.conns(cn.pool) {\n", "	for _, other := range r.conns(cn.pool)[:0] {\n", "TestTimeline_FollowsItsOwner"},
+	{"timelines follow the leader", "client/router.go", "	r.publish()\n	leader := r.search.Leader()\n", "	r.publish()\n	leader := r.search.Leader()\n	for _, p := range r.c.timelines.pools() {\n		for _, cn := range r.conns(p) {\n			_ = cn.netConn.Close()\n		}\n	}\n", "TestTimeline_NeedsNoLeader"},
+	{"a silent owner is waited for", "client/router_timeline.go", "	for _, other := range r.conns(cn.pool) {\n", "	for _, other := range r.conns(cn.pool)[:0] {\n", "TestTimeline_FollowsItsOwner"},
 	{"what waits for an owner that is gone waits on", "client/timeline_search.go", "	if p.node.conns == 0 {\n		waiting", "	if false {\n		waiting", "TestTimeline_FollowsItsOwner"},
-	{"timelines outlive their client", "client/client.go", "		c.lines.close()\n", "", "TestTimeline_EndsWithItsClient"},
+	{"timelines outlive their client", "client/client.go", "		c.timelines.close()\n", "", "TestTimeline_EndsWithItsClient"},
 	{"any number of timelines is kept", "client/timeline.go", "len(t.orders) >= TimelinesMax", "false", "TestTimeline_BadNamesAndTooManyAreErrorsOfCalls"},
 }
 

@@ -25,7 +25,7 @@ type dialing struct {
 
 // watchLines looks for late answers.
 func (r *router) watchLines() (next time.Duration) {
-	for _, p := range r.c.lines.pools() {
+	for _, p := range r.c.timelines.pools() {
 		next = sooner(next, r.watch(p, r.lineSilent))
 	}
 	return next
@@ -33,7 +33,7 @@ func (r *router) watchLines() (next time.Duration) {
 
 // connectLines opens the connections that timelines need.
 func (r *router) connectLines(now time.Duration) (next time.Duration) {
-	for _, want := range r.c.lines.wanted(r.search.Members()) {
+	for _, want := range r.c.timelines.wanted(r.search.Members()) {
 		next = sooner(next, r.connect(now, want.pool, want.pool.node.addr, want.conns))
 	}
 	return next
