@@ -14,6 +14,7 @@ type batch struct {
 	// state is the only shared state while the batch is open: whether it is sealed, how
 	// many calls wait for it, and how many numbers they have taken.
 	state atomic.Uint64
+	order *order // of its calls
 	kind  kind
 	done  chan struct{}     // closed once the fields below are set
 	first isotone.Timestamp // of timestamps
@@ -22,7 +23,7 @@ type batch struct {
 
 	full uint64 // calls when it was sealed because it was full; guarded by pool.mu
 
-	floor isotone.Timestamp // of the client, when the request was sent
+	floor isotone.Timestamp // of the order, when the request was sent
 	above isotone.Timestamp // of the only call; see Reader.Above
 	// carries says that the request was sent with a floor, traces that it was with a trace context.
 	carries, traces bool
@@ -47,6 +48,9 @@ const (
 	kind64 = kind(4)
 )
 
+// stampKinds are those of timestamps, in the order of their places.
+var stampKinds = [...]kind{kindDefault, kindQuorum, kindLease, kind64 + kindDefault, kind64 + kindQuorum, kind64 + kindLease}
+
 // is64 reports whether the kind is of 64-bit timestamps. The answer has the place of the first one in the
 // order of all timestamps: isotone.Timestamp64.Timestamp.
 func (k kind) is64() bool { return k >= kind64 }
@@ -67,7 +71,7 @@ func countOf(state uint64) uint64 { return state & stateCountMask }
 func (b *batch) calls() uint64 { return callsOf(b.state.Load()) }
 func (b *batch) count() uint64 { return countOf(b.state.Load()) }
 
-func newBatch(k kind) *batch { return &batch{kind: k, done: make(chan struct{})} }
+func newBatch(o *order, k kind) *batch { return &batch{order: o, kind: k, done: make(chan struct{})} }
 
 // leave removes a call whose caller no longer waits. Its numbers are lost, unless it was
 // the only call left in an open batch.
@@ -93,6 +97,7 @@ func (b *batch) finish(err error) {
 
 // queue is the open batch of a kind. Joining takes no lock; sealing needs pool.mu.
 type queue struct {
+	order    *order
 	kind     kind
 	countMax uint64 // numbers in a batch
 	callsMax uint64 // calls that wait in it
@@ -142,7 +147,7 @@ func (q *queue) seal() *batch {
 	if b.calls() == 0 {
 		return nil
 	}
-	q.open.Store(newBatch(q.kind))
+	q.open.Store(newBatch(q.order, q.kind))
 	state := b.state.Or(stateSealed)
 	if callsOf(state) == 0 {
 		return nil // all calls have left meanwhile
@@ -153,7 +158,7 @@ func (q *queue) seal() *batch {
 
 // end refuses all further calls, and returns the batch that was open.
 func (q *queue) end(err error) *batch {
-	last := newBatch(q.kind)
+	last := newBatch(q.order, q.kind)
 	last.err = err
 	last.state.Store(stateEnded)
 	b := q.open.Swap(last)

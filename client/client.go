@@ -38,10 +38,11 @@ type Client struct {
 	stamps *pool
 	direct *pool
 	// ahead is for calls with floors so far ahead that the leader may hold them: see callAbove.
-	ahead   *pool
-	aheadOn atomic.Bool
-	ids     *pool
-	idsOn   atomic.Bool
+	ahead     *pool
+	aheadOn   atomic.Bool
+	ids       *pool
+	idsOn     atomic.Bool
+	timelines timelines
 
 	ctx    context.Context // done when the client is closed
 	cancel context.CancelFunc
@@ -84,10 +85,10 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 	c.pin.Store(uint64(o.Cluster))
 	c.floor.Last = o.Floor
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.stamps = newPool(c, c.opt.stripes(), isotone.RangeCountMax,
-		kindDefault, kindQuorum, kindLease, kind64+kindDefault, kind64+kindQuorum, kind64+kindLease)
+	c.stamps = newPool(c, c.opt.stripes(), isotone.RangeCountMax, stampKinds[:]...)
 	c.direct, c.ahead = newPool(c, 1, 0), newPool(c, 1, 0)
 	c.ids = newPool(c, 1, idBatchMax, kindID)
+	c.timelines.init(c)
 	k := newRouter(c)
 	k.publish()
 	c.work.Go(k.run)
@@ -119,6 +120,7 @@ func (c *Client) Close() error {
 		c.direct.close()
 		c.ahead.close()
 		c.ids.close()
+		c.timelines.close()
 	})
 	c.work.Wait()
 	return nil
@@ -189,7 +191,7 @@ func (c *Client) wake() {
 
 func (c *Client) notifyAnswered(cn *conn, b *batch, took time.Duration) {
 	if c.opt.Hooks.Answered != nil {
-		c.opt.Hooks.Answered(Answer{Addr: cn.addr, IDs: b.kind == kindID, Calls: b.calls(), Count: b.count(), Took: took})
+		c.opt.Hooks.Answered(Answer{Addr: cn.addr, IDs: b.kind == kindID, Timeline: b.order.name(), Calls: b.calls(), Count: b.count(), Took: took})
 	}
 }
 

@@ -157,6 +157,9 @@ func (r *router) refuse() {
 			p.refuse(why)
 		}
 	}
+	if why, known := r.refusalOf(r.search.Members(), r.c.timelines.isReached(), useLines); known {
+		r.c.timelines.refuse(why)
+	}
 }
 
 // refusal returns why there can be no connection for a pool: the leader refuses this client or,
@@ -165,18 +168,24 @@ func (r *router) refuse() {
 func (r *router) refusal(p *pool) (why *isotone.Error, known bool) {
 	addrs := r.search.Known()
 	switch {
-	case len(r.conns(p)) > 0:
-		return nil, true
 	case p == r.c.ids:
 		addrs = r.search.Members()
 	case r.search.Leader() != "":
 		addrs = []string{r.search.Leader()}
 	}
+	return r.refusalOf(addrs, len(r.conns(p)) > 0, p.use())
+}
+
+// refusalOf is refusal for connections to any of the addresses, unless there is one.
+func (r *router) refusalOf(addrs []string, isConnected bool, u search.Use) (why *isotone.Error, known bool) {
+	if isConnected {
+		return nil, true
+	}
 	known = true
 	for _, addr := range addrs {
 		h, outcome := r.hosts[addr], r.search.Outcome(addr)
 		switch {
-		case h == nil || outcome == search.Unreachable && (r.search.Asking(addr) || h.dialing[p.use()] > 0):
+		case h == nil || outcome == search.Unreachable && (r.search.Asking(addr) || h.dialing[u] > 0):
 			known = false
 		case outcome == search.Ours || outcome == search.Foreign:
 			return nil, true

@@ -42,11 +42,16 @@ type conn struct {
 	// goroutine that has taken the connection, or reads the answer.
 	plain    bool
 	untraced bool // the same for a trace context
-	pauses   int  // in a row; of the reader
+	// told are the timelines of which it has answered a request. It belongs to the same goroutines.
+	told   map[*order]bool
+	pauses int // in a row; of the reader
+	// leaving: the router has closed it, since the node is silent. Of the router.
+	leaving bool
 }
 
 func newConn(p *pool, addr string, netConn net.Conn, read *bufio.Reader) *conn {
 	cn := &conn{pool: p, addr: addr, netConn: netConn, read: read, over: make(chan struct{})}
+	cn.own.order = &p.order
 	below := netConn
 	if inside, isTLS := netConn.(*tls.Conn); isTLS {
 		below = inside.NetConn()
@@ -79,24 +84,31 @@ func (cn *conn) send(b *batch) {
 	}
 }
 
-// line notes the client's floor and returns the request to send, with the floor if search.Carried
+// line notes the floor of the order and returns the request to send, with the floor if search.Carried
 // says so.
 func (cn *conn) line(b *batch) []byte {
-	b.floor, b.carries, b.traces = cn.pool.client.floor.now(), false, false
+	b.floor, b.carries, b.traces = b.order.floor.now(), false, false
 	line := cn.lineAbove(b)
+	if b.order.timeline != nil {
+		line = appendOption(line, "TIMELINE", b.order.timeline.name)
+	}
 	if b.trace != "" && !cn.untraced {
 		b.traces = true
-		line = appendTraced(line, b.trace)
+		line = appendOption(line, "TRACEPARENT", b.trace)
 	}
 	return line
 }
 
-// lineAbove returns the request without a trace context.
+// lineAbove returns the request without its timeline and trace context.
 func (cn *conn) lineAbove(b *batch) []byte {
 	if cn.plain || b.kind == kindID {
 		return b.line
 	}
-	floor := search.Carried(b.floor, b.above, cn.answered.Load())
+	answered := cn.answered.Load()
+	if b.order.timeline != nil {
+		answered = cn.told[b.order]
+	}
+	floor := search.Carried(b.floor, b.above, answered)
 	if floor == (isotone.Timestamp{}) {
 		return b.line
 	}
@@ -122,9 +134,9 @@ func (cn *conn) write() {
 // requeue queues the request under way again, if there is one.
 func (cn *conn) requeue(err error) {
 	if b := cn.pending.Swap(nil); b != nil {
-		cn.pool.requeue(b)
+		b.order.requeue(b)
 		cn.pool.client.retried(cn.addr, err)
-		cn.pool.dispatch()
+		b.order.resend()
 	}
 }
 
@@ -143,6 +155,9 @@ func (cn *conn) run() {
 	_ = cn.netConn.Close()
 	close(cn.over)
 	p.drop(cn)
+	if p.node != nil {
+		p.client.timelines.left(p)
+	}
 	cn.requeue(err)
 	p.client.post(func(r *router) { r.connEnded(cn, err) })
 	p.dispatch()
@@ -179,8 +194,9 @@ func (cn *conn) serve() error {
 		}
 		if cn.forgotten(refusal) {
 			// A new connection authenticates with what the credentials are now.
-			cn.pool.requeue(b)
+			b.order.requeue(b)
 			cn.pool.client.retried(cn.addr, refusal)
+			b.order.resend()
 			return refusal
 		}
 		if !cn.settle(b, refusal) {
@@ -203,7 +219,7 @@ func (cn *conn) settle(b *batch, refusal *isotone.Error) bool {
 	case refusal == nil:
 		cn.succeeded(b)
 	case cn.older(b, refusal):
-		p.requeue(b)
+		b.order.requeue(b)
 		p.put(cn)
 	case refusal.Code == isotone.CodeQuotaExceeded:
 		if !cn.overQuota(b, refusal) {
@@ -213,6 +229,8 @@ func (cn *conn) settle(b *batch, refusal *isotone.Error) bool {
 		cn.pauses = 0
 		p.put(cn)
 		b.finish(refusal)
+	case b.order.timeline != nil:
+		cn.turnedAway(b, refusal)
 	case !cn.refused(b, refusal):
 		return false
 	}
@@ -225,11 +243,14 @@ func (cn *conn) succeeded(b *batch) {
 	took := c.now() - time.Duration(cn.since.Load())
 	cn.pauses = 0
 	cn.answered.Store(true)
-	if p.quota.Load() != nil {
-		p.quota.Store(nil)
+	if b.order.quota.Load() != nil {
+		b.order.quota.Store(nil)
 	}
 	p.measured(took)
 	several := b.calls() > 1
+	if b.order.timeline != nil {
+		cn.toldOf(b.order)
+	}
 	p.put(cn)
 	c.notifyAnswered(cn, b, took)
 	b.finish(nil)
@@ -237,7 +258,7 @@ func (cn *conn) succeeded(b *batch) {
 		c.post(func(r *router) { r.recovered(cn) })
 	}
 	if several {
-		p.gather()
+		b.order.gather()
 	}
 }
 
@@ -248,7 +269,7 @@ func (cn *conn) refused(b *batch, refusal *isotone.Error) bool {
 	if moved {
 		p.retire(cn.addr)
 	}
-	p.requeue(b)
+	b.order.requeue(b)
 	c.retried(cn.addr, refusal)
 	if moved {
 		c.post(func(r *router) { r.moved(cn, refusal.Leader) })
@@ -265,17 +286,46 @@ func (cn *conn) refused(b *batch, refusal *isotone.Error) bool {
 	return true
 }
 
+// toldOf notes that the connection has answered a request of a timeline.
+func (cn *conn) toldOf(o *order) {
+	if cn.told == nil {
+		cn.told = map[*order]bool{}
+	}
+	cn.told[o] = true
+	cn.pool.client.timelines.answered(o, cn.pool)
+}
+
+// turnedAway queues a request of a timeline again that the node does not answer. The connection is as good as before: the
+// node may own other timelines.
+func (cn *conn) turnedAway(b *batch, refusal *isotone.Error) {
+	all, o := &cn.pool.client.timelines, b.order
+	cn.answered.Store(true)
+	o.requeue(b)
+	cn.pool.client.retried(cn.addr, refusal)
+	var owner *pool
+	if refusal.Leader != "" {
+		owner = all.moved(o, refusal.Leader)
+	} else {
+		all.refused(o)
+	}
+	cn.pool.put(cn)
+	if owner != nil {
+		owner.dispatch()
+	}
+}
+
 // overQuota queues a request again that exceeds the client's quota, and sends nothing on this
 // connection for as long as the node asks. It reports whether the connection remains usable.
 func (cn *conn) overQuota(b *batch, refusal *isotone.Error) bool {
 	p := cn.pool
-	p.quota.Store(refusal)
-	p.requeue(b)
+	b.order.quota.Store(refusal)
+	b.order.requeue(b)
 	p.client.retried(cn.addr, refusal)
 	if !cn.pauseFor(quotaPause(refusal, cn.pauses)) {
 		return false
 	}
 	p.put(cn)
+	b.order.resend()
 	return true
 }
 

@@ -41,6 +41,7 @@
 //     up until the deadline. The client waits as long as the node asks, up to 10 s at a time.
 //   - isotone.ErrInvalidArgument, isotone.ErrInternal: a node's refusal that a repetition
 //     cannot change.
+//   - isotone.ErrNotFound: there is no timeline of that name, or it is sealed.
 //   - [ErrClosed].
 //
 // # TLS and credentials
@@ -61,6 +62,13 @@
 // The first request on each connection tells the node the largest timestamp that the client
 // has received, so that a cluster that was restored from an older copy moves beyond it. Nodes
 // of older versions are asked without it.
+//
+// # Timelines
+//
+// [Client.Timeline] returns a reader of a timeline: a named order beside the default one, with a floor of its own. Each
+// is served by one node, its owner. The client sends requests to the node that has answered last, or that another one
+// has named (MOVED), over connections that all timelines of that node share. What happens to the leader does not
+// concern them.
 //
 // # The cluster clock
 //

@@ -51,6 +51,16 @@ func ExampleClient_In() {
 	// Output: <nil> true
 }
 
+func ExampleClient_Timeline() {
+	c := exampleClient()
+	defer c.Close()
+	// An operator creates it: isotone timeline create orders
+	orders := c.Timeline("orders")
+	_, err := orders.Timestamp(context.Background())
+	fmt.Println(errors.Is(err, isotone.ErrNotFound))
+	// Output: true
+}
+
 func ExampleClient_Timestamp_deadline() {
 	c := exampleClient()
 	defer c.Close()

@@ -3,6 +3,7 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,15 +17,17 @@ const AloneMax = aloneMax
 
 // Waiting returns how many calls wait to be sent.
 func Waiting(c *Client) (calls uint64) {
-	for _, p := range []*pool{c.stamps, c.ahead, c.ids} {
-		p.mu.Lock()
-		for _, b := range slices.Concat(p.ready, p.alone) {
+	orders := []*order{&c.stamps.order, &c.ahead.order, &c.ids.order}
+	c.timelines.mu.Lock()
+	orders = slices.AppendSeq(orders, maps.Values(c.timelines.orders))
+	c.timelines.mu.Unlock()
+	for _, o := range orders {
+		o.mu.Lock()
+		for _, b := range slices.Concat(o.ready, o.alone) {
 			calls += b.calls()
 		}
-		for i := range p.queues {
-			calls += p.queues[i].open.Load().calls()
-		}
-		p.mu.Unlock()
+		calls += o.waiting()
+		o.mu.Unlock()
 	}
 	return calls
 }
@@ -56,14 +59,14 @@ func Parse(text []byte, count uint64) (first [2]uint64, ids []int64, refused boo
 		}
 		_, _ = grantOf(v)
 	}
-	id := newBatch(kindID)
+	id := newBatch(nil, kindID)
 	id.state.Store(stateCall + count)
 	if err := readAnswer(reader(), id); err == nil {
 		for _, id := range id.ids {
 			ids = append(ids, int64(id))
 		}
 	}
-	b := newBatch(kindDefault)
+	b := newBatch(nil, kindDefault)
 	b.state.Store(stateCall + count)
 	err = readAnswer(reader(), b)
 	_, refused = err.(*isotone.Error)
@@ -72,3 +75,16 @@ func Parse(text []byte, count uint64) (first [2]uint64, ids []int64, refused boo
 	}
 	return [2]uint64{b.first.Time, b.first.Index}, ids, refused, err
 }
+
+// Reached returns how many connections for timelines there are to a node.
+func Reached(c *Client, addr string) int {
+	c.timelines.mu.Lock()
+	defer c.timelines.mu.Unlock()
+	if p := c.timelines.nodes[addr]; p != nil {
+		return p.node.conns
+	}
+	return 0
+}
+
+// WaitForOwners has a client wait that long for late answers of timelines.
+func WaitForOwners(c *Client, d time.Duration) { c.timelines.patience.Store(int64(d)) }

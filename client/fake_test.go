@@ -54,9 +54,10 @@ type cluster struct {
 	old    bool // older versions do not know FLOOR
 	// untraced: versions in between do not know TRACEPARENT.
 	untraced bool
-	no64     bool   // versions after that do not know TS64
-	secret   string // of everybody; "": nodes want none
-	guard    uint64 // the largest index of a floor; 0: any
+	no64     bool                 // versions after that do not know TS64
+	secret   string               // of everybody; "": nodes want none
+	guard    uint64               // the largest index of a floor; 0: any
+	lines    map[string]*fakeLine // by name
 	ids      int64
 	leases   map[string]*lease // by session
 	clock    fakeClock
@@ -169,6 +170,9 @@ func (c *cluster) answer(index int, args []string) []byte {
 		return c.slots()
 	case "WORKER LEASE", "WORKER RELEASE":
 		return c.worker(index, args)
+	}
+	if at := slices.Index(args, "TIMELINE"); at > 0 {
+		return c.timeline(index, args, at)
 	}
 	switch c.known(args[0]) {
 	case "TS", "TS64":

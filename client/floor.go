@@ -56,9 +56,9 @@ func (b *batch) undercut(addr string) *isotone.Error {
 
 // inOrder checks the answer to a request. It returns an error if no call may use it.
 func (c *Client) inOrder(addr string, b *batch) error {
-	if b.kind == kindID || c.floor.raise(b.floor, b.first, b.at(b.count()-1)) {
+	if b.kind == kindID || b.order.floor.raise(b.floor, b.first, b.at(b.count()-1)) {
 		return nil
 	}
 	return c.reject(addr, isotone.Errorf(isotone.CodeInternal,
-		"%s issued timestamp %v for a request that was sent after %v had been received: the order is broken (I4, I13)", addr, b.first, b.floor))
+		"%s issued timestamp %v%s for a request that was sent after %v had been received: the order is broken (I4, I13)", addr, b.first, b.order.text(), b.floor))
 }

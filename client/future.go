@@ -6,14 +6,14 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// Future is a timestamp that has been requested; see [Client.TimestampAsync]. It belongs to one goroutine,
+// Future is a timestamp that has been requested; see [Client.TimestampAsync] and [Reader.TimestampAsync]. It belongs to one goroutine,
 // and must not be copied once Wait was called.
 type Future struct {
-	pool  *pool
+	order *order
 	ctx   context.Context
 	batch *batch
 	at    uint64
-	owns  bool // see pool.join
+	owns  bool // see order.join
 	err   error
 }
 
@@ -28,34 +28,50 @@ type Future struct {
 // Options.QueueMax requests and calls wait for an answer; beyond it Wait returns an error that matches
 // isotone.ErrOverloaded.
 func (c *Client) TimestampAsync(ctx context.Context) Future {
-	return c.stamps.async(ctx, kind(c.opt.Mode))
+	return c.In(c.opt.Mode).TimestampAsync(ctx)
 }
 
 // Timestamp64Async is [Client.TimestampAsync] for a timestamp of 64 bits.
 func (c *Client) Timestamp64Async(ctx context.Context) Future64 {
-	return Future64{c.stamps.async(ctx, kind64+kind(c.opt.Mode))}
+	return c.In(c.opt.Mode).Timestamp64Async(ctx)
 }
 
-func (p *pool) async(ctx context.Context, k kind) Future {
-	f := Future{pool: p, ctx: ctx}
-	f.batch, f.at, f.owns, f.err = p.join(ctx, k.place(), 1)
+// TimestampAsync is [Client.TimestampAsync] in the reader's mode, and above its floor.
+func (r Reader) TimestampAsync(ctx context.Context) Future { return r.async(ctx, kind(r.mode)) }
+
+// Timestamp64Async is [Reader.TimestampAsync] for a timestamp of 64 bits.
+func (r Reader) Timestamp64Async(ctx context.Context) Future64 {
+	return Future64{r.async(ctx, kind64+kind(r.mode))}
+}
+
+func (r Reader) async(ctx context.Context, k kind) Future {
+	if err := r.check(1, 1); err != nil {
+		return Future{err: err}
+	}
+	f := Future{order: r.order, ctx: ctx}
+	if r.floor != (isotone.Timestamp{}) {
+		f.order = r.aloneIn()
+		f.batch, f.err = f.order.joinAlone(ctx, k, 1, r.floor)
+		return f
+	}
+	f.batch, f.at, f.owns, f.err = f.order.join(ctx, k.place(), 1)
 	return f
 }
 
 // Wait waits for the timestamp, or until the context is done with which it was requested. Later calls return
 // the same.
 func (f *Future) Wait() (isotone.Timestamp, error) {
-	if f.pool != nil && f.err == nil {
-		f.err = f.pool.wait(f.ctx, f.batch, f.owns)
+	if f.order != nil && f.err == nil {
+		f.err = f.order.wait(f.ctx, f.batch, f.owns)
 	}
 	switch {
 	case f.err != nil:
-		f.pool = nil
+		f.order = nil
 		return isotone.Timestamp{}, f.err
 	case f.batch == nil:
 		return isotone.Timestamp{}, isotone.Errorf(isotone.CodeInvalidArgument, "nothing was requested: the Future is its zero value")
 	}
-	f.pool = nil
+	f.order = nil
 	return f.batch.at(f.at), nil
 }
 

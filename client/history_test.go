@@ -11,6 +11,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
@@ -39,7 +40,7 @@ func TestHistory_IsLinearizable(t *testing.T) {
 		wg.Go(func() {
 			var mine []lincheck.Operation
 			for ctx.Err() == nil {
-				mine = append(mine, operation(t, c, &clock, uint64(i)))
+				mine = append(mine, operation(t, c.In(isotone.ReadDefault), &clock, uint64(i)))
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -83,7 +84,7 @@ func TestHistory_IsLinearizable(t *testing.T) {
 }
 
 // operation makes one call. Some have so little time that they leave their batch.
-func operation(t *testing.T, c *client.Client, clock *atomic.Int64, id uint64) lincheck.Operation {
+func operation(t *testing.T, c client.Reader, clock *atomic.Int64, id uint64) lincheck.Operation {
 	timeout := 10 * time.Second
 	if rand.N(50) == 0 {
 		timeout = rand.N(time.Millisecond)
@@ -101,4 +102,78 @@ func operation(t *testing.T, c *client.Client, clock *atomic.Int64, id uint64) l
 	}
 	op.Range, op.Answered = r, true
 	return op
+}
+
+// TestHistory_OfTimelinesIsLinearizable: each by itself, while owners change, end, hang up and freeze, and so does the leader.
+func TestHistory_OfTimelinesIsLinearizable(t *testing.T) {
+	f := startCluster(t, 3)
+	names := []string{"a", "b", "c", "d"}
+	f.create(0, names...)
+	c := f.dial(client.Options{})
+	for _, n := range f.nodes {
+		n.replies(func(args []string) ([]byte, bool) {
+			if args[0] != "TS" || rand.N(3) > 0 {
+				return nil, false
+			}
+			answer := f.answer(n.index, args)
+			time.Sleep(rand.N(2 * time.Millisecond))
+			return answer, true
+		})
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var clock atomic.Int64
+	var wg sync.WaitGroup
+	histories := make([][]lincheck.Operation, 4*len(names))
+	var answered [4]atomic.Int64
+	for i := range histories {
+		line := i % len(names)
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				op := operation(t, c.Timeline(names[line]), &clock, uint64(i))
+				if histories[i] = append(histories[i], op); op.Answered {
+					answered[line].Add(1)
+				}
+			}
+		})
+	}
+	goOn := func() {
+		for i := range answered {
+			from := answered[i].Load()
+			await.Until(t, "timeline "+names[i]+" goes on", func() bool { return answered[i].Load() > from+20 || t.Failed() })
+		}
+	}
+	for round := range 12 {
+		n, heir := f.nodes[round%3], (round+1)%3
+		f.grant(rand.N(3), names[round%4])
+		f.lead(round%4 - 1)
+		switch round % 4 {
+		case 0:
+			goOn()
+		case 1:
+			n.hangUp(false)
+			goOn()
+		case 2:
+			n.freeze()
+			f.grant(heir, names...)
+			goOn()
+			n.thaw()
+		case 3:
+			n.stop()
+			f.grant(heir, names...)
+			goOn()
+			n.start()
+		}
+	}
+	stop()
+	wg.Wait()
+	for line, name := range names {
+		var history []lincheck.Operation
+		for i := line; i < len(histories); i += len(names) {
+			history = append(history, histories[i]...)
+		}
+		if err := lincheck.Check(history); err != nil {
+			t.Errorf("timeline %s: %v", name, err)
+		}
+	}
 }

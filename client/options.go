@@ -44,7 +44,8 @@ type Options struct {
 	// Conns is the number of connections to the leader, and so of timestamp requests under
 	// way at once; 0 means ConnsDefault, at most 64. There is one more connection for
 	// direct calls, one for calls above floors far ahead of the clock after the first of them and, after
-	// the first request for IDs, one to each member.
+	// the first request for IDs, one to each member. Each node that owns timelines in use has as many
+	// again; see Client.Timeline.
 	Conns int
 	// QueueMax bounds the calls that wait to be sent, for each read mode and for IDs, and once more
 	// those whose requests are full.
@@ -171,6 +172,8 @@ type Answer struct {
 	Addr string
 	// IDs means that the answer has IDs, not timestamps.
 	IDs bool
+	// Timeline is the one that was asked; "" for the default order, and for IDs.
+	Timeline string
 	// Calls is the number of calls that share the answer, Count that of timestamps or IDs.
 	Calls, Count uint64
 	// Took is the time from sending the request to the answer, without earlier waits and

@@ -26,10 +26,10 @@ type router struct {
 // host is an address.
 type host struct {
 	addr    string
-	why     *isotone.Error // with search.Foreign and search.Refuses
-	inquiry *inquiry       // for the next question, while the search lasts
-	dialing [search.Uses]int
-	conns   []*conn // of all pools
+	why     *isotone.Error       // with search.Foreign and search.Refuses
+	inquiry *inquiry             // for the next question, while the search lasts
+	dialing [search.Uses + 1]int // for each search.Use, and useLines
+	conns   []*conn              // of all pools
 }
 
 // use returns what the pool is for.
@@ -41,6 +41,9 @@ func (p *pool) use() search.Use {
 		return search.Direct
 	case p.client.ahead:
 		return search.Ahead
+	}
+	if p.node != nil {
+		return useLines
 	}
 	return search.Stamps
 }
@@ -76,6 +79,7 @@ func (r *router) step(now time.Duration) time.Duration {
 	next = sooner(next, r.watch(r.c.direct, r.silent))
 	next = sooner(next, r.watch(r.c.ahead, func(cn *conn, _ time.Duration) { r.giveUp(cn) }))
 	next = sooner(next, r.watch(r.c.ids, func(cn *conn, _ time.Duration) { r.giveUp(cn) }))
+	next = sooner(next, r.watchLines())
 	leader := r.search.Leader()
 	addrs, wait := r.search.Ask(now)
 	switch {
@@ -92,6 +96,7 @@ func (r *router) step(now time.Duration) time.Duration {
 	if !r.search.Suspects() {
 		r.hangUp()
 	}
+	next = sooner(next, r.connectLines(now))
 	if leader != "" {
 		next = sooner(next, r.connect(now, r.c.stamps, leader, r.c.opt.Conns))
 		next = sooner(next, r.connect(now, r.c.direct, leader, 1))
@@ -122,10 +127,13 @@ func (r *router) watch(p *pool, silent func(*conn, time.Duration)) time.Duration
 		return 0
 	}
 	sent, timeout := p.activity()
-	if p == r.c.ahead {
+	switch {
+	case p == r.c.ahead:
 		timeout += heldMax
+	case p.node != nil:
+		timeout = max(timeout, time.Duration(r.c.timelines.patience.Load()))
 	}
-	last := &r.sent[p.use()]
+	last := r.lastSent(p)
 	busy := sent != *last
 	*last = sent
 	now := r.c.now()
@@ -150,6 +158,14 @@ func (r *router) watch(p *pool, silent func(*conn, time.Duration)) time.Duration
 		return timeout
 	}
 	return 0
+}
+
+// lastSent returns where watch keeps how many requests a pool had sent.
+func (r *router) lastSent(p *pool) *uint64 {
+	if p.node != nil {
+		return &p.node.sent
+	}
+	return &r.sent[p.use()]
 }
 
 // silent: the answer to a request on the connection is late.
@@ -183,7 +199,8 @@ func (r *router) host(addr string) *host {
 
 // forget removes unused addresses, so that they do not accumulate.
 func (r *router) forget() {
-	used := func(h *host) bool { return h != nil && (h.dialing != [search.Uses]int{} || len(h.conns) > 0) }
+	used := func(h *host) bool { return h != nil && (h.dialing != [search.Uses + 1]int{} || len(h.conns) > 0) }
+	r.c.timelines.forget(func(addr string) bool { return used(r.hosts[addr]) })
 	r.search.Forget(func(addr string) bool { return used(r.hosts[addr]) })
 	maps.DeleteFunc(r.hosts, func(addr string, h *host) bool {
 		unused := !used(h) && !r.search.Has(addr)

@@ -61,7 +61,7 @@ func (r *router) connect(now time.Duration, p *pool, addr string, want int) time
 	if have >= want {
 		return 0
 	}
-	if wait := r.search.DialWait(addr, at, now); wait > 0 {
+	if wait := r.dialWait(p, addr, now); wait > 0 {
 		return wait
 	}
 	for range want - have {
@@ -69,6 +69,14 @@ func (r *router) connect(now time.Duration, p *pool, addr string, want int) time
 		r.c.work.Go(func() { r.c.dial(p, addr) })
 	}
 	return 0
+}
+
+// dialWait returns how long to wait before the next dial, if that is positive.
+func (r *router) dialWait(p *pool, addr string, now time.Duration) time.Duration {
+	if p.node != nil {
+		return p.node.dialing.after - now
+	}
+	return r.search.DialWait(addr, p.use(), now)
 }
 
 // dial opens a connection for a pool, and posts the result to the router.
@@ -105,7 +113,15 @@ func (c *Client) dial(p *pool, addr string) {
 func (r *router) dialed(p *pool, addr string, conn net.Conn, read *bufio.Reader, err error) {
 	h, at := r.host(addr), p.use()
 	h.dialing[at]--
-	if r.reported(h, err); err != nil {
+	r.reported(h, err)
+	switch {
+	case p.node != nil && err != nil:
+		r.lineFailed(p)
+		return
+	case p.node != nil:
+		r.attach(p, addr, conn, read)
+		return
+	case err != nil:
 		r.failed(addr, at, r.search.DialPauseMax(r.c.now()))
 		return
 	}
@@ -131,6 +147,9 @@ func (r *router) attach(p *pool, addr string, conn net.Conn, read *bufio.Reader)
 	}
 	if p == r.c.stamps {
 		r.connected(addr) // first: nothing is answered before Hooks.Leader
+	}
+	if p.node != nil {
+		r.c.timelines.reached(p)
 	}
 	r.c.work.Go(cn.run)
 	if cn.writes != nil {
@@ -172,6 +191,10 @@ func (r *router) failed(addr string, at search.Use, most time.Duration) {
 func (r *router) connEnded(cn *conn, err error) {
 	h, at := r.host(cn.addr), cn.pool.use()
 	h.conns = slices.DeleteFunc(h.conns, func(other *conn) bool { return other == cn })
+	if cn.pool.node != nil {
+		r.lineEnded(cn)
+		return
+	}
 	// A connection that never answered counts as a failed dial. Otherwise a node that
 	// hangs up at once would be dialed without pause.
 	switch {

@@ -179,7 +179,7 @@ func (r *router) confirmed(leader string) {
 	limit := max(giveUpFactor*timeout, giveUpMin)
 	conns := 0
 	for _, cn := range r.host(leader).conns {
-		if cn.pool == r.c.ids || cn.pool == r.c.ahead {
+		if cn.pool != r.c.stamps && cn.pool != r.c.direct {
 			continue
 		}
 		conns++

@@ -31,13 +31,23 @@ func (c *Client) Timestamps64(ctx context.Context, count uint64) (isotone.Range6
 // In returns a reader of timestamps in a read mode. It does not allocate.
 //
 //	ts, err := c.In(isotone.ReadLease).Timestamp(ctx)
-func (c *Client) In(mode isotone.ReadMode) Reader { return Reader{client: c, mode: mode} }
+func (c *Client) In(mode isotone.ReadMode) Reader {
+	return Reader{client: c, order: &c.stamps.order, mode: mode}
+}
 
-// Reader is a [Client] with a read mode; see [Client.In].
+// Reader is a [Client] with a read mode, see [Client.In], or one of its timelines, see [Client.Timeline].
 type Reader struct {
 	client *Client
+	order  *order
 	mode   isotone.ReadMode
 	floor  isotone.Timestamp
+	fault  *isotone.Error // of all calls
+}
+
+// In returns a reader in another read mode.
+func (r Reader) In(mode isotone.ReadMode) Reader {
+	r.mode = mode
+	return r
 }
 
 // Above returns a reader of timestamps larger than floor, for a floor that the client has not
@@ -52,20 +62,20 @@ func (r Reader) Above(floor isotone.Timestamp) Reader {
 
 // Timestamp is [Client.Timestamp] in the reader's mode.
 func (r Reader) Timestamp(ctx context.Context) (isotone.Timestamp, error) {
-	if r.floor != (isotone.Timestamp{}) || r.mode > isotone.ReadLease {
+	if r.floor != (isotone.Timestamp{}) || r.mode > isotone.ReadLease || r.fault != nil {
 		got, err := r.Timestamps(ctx, 1)
 		return got.First, err
 	}
-	return r.client.stamps.timestamp(ctx, kind(r.mode))
+	return r.order.timestamp(ctx, kind(r.mode))
 }
 
 // Timestamp64 is [Client.Timestamp64] in the reader's mode.
 func (r Reader) Timestamp64(ctx context.Context) (isotone.Timestamp64, error) {
-	if r.floor != (isotone.Timestamp{}) || r.mode > isotone.ReadLease {
+	if r.floor != (isotone.Timestamp{}) || r.mode > isotone.ReadLease || r.fault != nil {
 		got, err := r.Timestamps64(ctx, 1)
 		return got.First, err
 	}
-	first, err := r.client.stamps.timestamp(ctx, kind64+kind(r.mode))
+	first, err := r.order.timestamp(ctx, kind64+kind(r.mode))
 	return isotone.Timestamp64From(first), err
 }
 
@@ -89,41 +99,60 @@ func (r Reader) Timestamps64(ctx context.Context, count uint64) (isotone.Range64
 
 // timestamps gets count timestamps of a kind, and returns the place of the first.
 func (r Reader) timestamps(ctx context.Context, k kind, count, countMax uint64) (isotone.Timestamp, error) {
-	if r.mode > isotone.ReadLease {
-		return isotone.Timestamp{}, isotone.Errorf(isotone.CodeInvalidArgument, "unknown read mode %d", r.mode)
+	if err := r.check(count, countMax); err != nil {
+		return isotone.Timestamp{}, err
 	}
-	if count < 1 || count > countMax {
-		return isotone.Timestamp{}, isotone.Errorf(isotone.CodeInvalidArgument, "%d timestamps in mode %s: want 1 to %d", count, r.mode, countMax)
-	}
-	p := r.client.stamps
 	if r.floor != (isotone.Timestamp{}) {
-		if r.client.isAhead(r.floor) {
-			p = r.client.ahead
-			if !r.client.aheadOn.Load() && r.client.aheadOn.CompareAndSwap(false, true) {
-				r.client.wake()
-			}
+		o := r.aloneIn()
+		b, err := o.joinAlone(ctx, k, count, r.floor)
+		if err == nil {
+			err = o.wait(ctx, b, false)
 		}
-		b, err := p.callAbove(ctx, k, count, r.floor)
 		if err != nil {
 			return isotone.Timestamp{}, err
 		}
 		return b.first, nil
 	}
-	b, at, err := p.call(ctx, k.place(), count)
+	b, at, err := r.order.call(ctx, k.place(), count)
 	if err != nil {
 		return isotone.Timestamp{}, err
 	}
 	return b.at(at), nil
 }
 
+// check returns the error of a call for count timestamps, or nil.
+func (r Reader) check(count, countMax uint64) error {
+	switch {
+	case r.fault != nil:
+		return r.fault
+	case r.mode > isotone.ReadLease:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "unknown read mode %d", r.mode)
+	case count < 1 || count > countMax:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "%d timestamps in mode %s: want 1 to %d", count, r.mode, countMax)
+	}
+	return nil
+}
+
+// aloneIn returns the order for calls with the reader's floor. The owner of a timeline does not hold them.
+func (r Reader) aloneIn() *order {
+	c := r.client
+	if r.order.timeline != nil || !c.isAhead(r.floor) {
+		return r.order
+	}
+	if !c.aheadOn.Load() && c.aheadOn.CompareAndSwap(false, true) {
+		c.wake()
+	}
+	return &c.ahead.order
+}
+
 // timestamp gets one timestamp of a kind.
-func (p *pool) timestamp(ctx context.Context, k kind) (isotone.Timestamp, error) {
-	if p.uncontended() {
-		if ts, ok, err := p.client.direct.ask(ctx, k); ok || err != nil {
+func (o *order) timestamp(ctx context.Context, k kind) (isotone.Timestamp, error) {
+	if o.pool != nil && o.pool.uncontended() {
+		if ts, ok, err := o.client.direct.ask(ctx, k); ok || err != nil {
 			return ts, err
 		}
 	}
-	b, at, err := p.call(ctx, k.place(), 1)
+	b, at, err := o.call(ctx, k.place(), 1)
 	if err != nil {
 		return isotone.Timestamp{}, err
 	}

@@ -69,9 +69,9 @@ func zero(text string) bool {
 
 // joinTraced is queue.join for a call with a trace context. owns says that the batch carries it.
 // No batch is sealed meanwhile.
-func (p *pool) joinTraced(q *queue, count uint64, trace string) (b *batch, at uint64, result joined, owns bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (o *order) joinTraced(q *queue, count uint64, trace string) (b *batch, at uint64, result joined, owns bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	b, at, result = q.join(count)
 	if result <= joinedFirst && b.trace == "" {
 		b.trace, owns = trace, true
@@ -80,9 +80,9 @@ func (p *pool) joinTraced(q *queue, count uint64, trace string) (b *batch, at ui
 }
 
 // untrace removes the trace context of a call that leaves, unless the batch is on its way.
-func (p *pool) untrace(b *batch) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (o *order) untrace(b *batch) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if b.state.Load()&stateSealed == 0 {
 		b.trace = ""
 	}
@@ -90,11 +90,11 @@ func (p *pool) untrace(b *batch) {
 
 // older notes that the node has refused an option of b's request because its version does not
 // know it, and reports whether the request is to be sent again. Trace contexts are newer than
-// floors, so they are given up first. TS64 is newer than both: who refuses that says nothing about them.
+// floors, so they are given up first. TS64 and timelines are newer than both: who refuses those says nothing about them.
 func (cn *conn) older(b *batch, err error) bool {
 	refusal, ok := err.(*isotone.Error)
 	switch {
-	case !ok || refusal.Code != isotone.CodeInvalidArgument || b.kind.is64():
+	case !ok || refusal.Code != isotone.CodeInvalidArgument || b.kind.is64() || b.order.timeline != nil:
 		return false
 	case b.traces:
 		cn.untraced = true
@@ -106,10 +106,9 @@ func (cn *conn) older(b *batch, err error) bool {
 	return true
 }
 
-// appendTraced appends the request line with a trace context as its last option. line is an array
-// of less than eight bulk strings.
-func appendTraced(line []byte, trace string) []byte {
-	line = slices.Concat(line, []byte("$11\r\nTRACEPARENT\r\n"))
+// appendOption appends the request line with an option and its value. line is an array of less than eight bulk strings.
+func appendOption(line []byte, name, value string) []byte {
+	line = appendBulk(slices.Clone(line), name)
 	line[len("*")] += 2 // the number of strings
-	return appendBulk(line, trace)
+	return appendBulk(line, value)
 }

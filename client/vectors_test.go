@@ -92,7 +92,7 @@ func TestVectors_Requests(t *testing.T) {
 
 // read returns what an answer means, in the form of the vectors.
 func (v *vector) read() (got vector, err error) {
-	b := newBatch(v.kind())
+	b := newBatch(nil, v.kind())
 	b.state.Store(stateSealed | v.Count)
 	if err := readAnswer(v.reader(), b); err != nil {
 		return got, err

@@ -25,10 +25,10 @@ type mutant struct {
 var mutants = []mutant{
 	{"no floor is kept", "internal/core/search/floor.go", "first.Compare(sent) <= 0 && ", "false && ", "an-answer-out-of-order-timestamp"},
 	{"no floor is carried", "internal/core/search/floor.go", "answered && above == (isotone.Timestamp{})", "above == (isotone.Timestamp{})", "floor-on-new-connections-timestamp"},
-	{"the floor is carried once, though the node refused", "client/conn.go", "	floor := search.Carried(b.floor, b.above, cn.answered.Load())\n", "	floor := search.Carried(b.floor, b.above, cn.answered.Swap(true))\n", "floor-until-an-answer"},
+	{"the floor is carried once, though the node refused", "client/conn.go", "	answered := cn.answered.Load()\n", "	answered := cn.answered.Swap(true)\n", "floor-until-an-answer"},
 	{"the floor of a range is its first", "client/floor.go", "f.Raise(sent, first, last)", "f.Raise(sent, first, first)", "floor-of-a-range-is-its-last"},
 	{"the floor of the options is ignored", "client/client.go", "	c.floor.Last = o.Floor\n", "", "floor-of-the-options"},
-	{"the floor of a call is ignored", "client/pool.go", "	b.above, b.trace = floor, p.client.traceparent(ctx)\n", "	b.trace = p.client.traceparent(ctx)\n", "floor-of-a-call"},
+	{"the floor of a call is ignored", "client/order.go", "	b.above, b.trace = floor, o.client.traceparent(ctx)\n", "	b.trace = o.client.traceparent(ctx)\n", "floor-of-a-call"},
 	{"an answer below the floor of its call is used", "client/floor.go", "b.above == (isotone.Timestamp{}) || b.above.Before(b.first)", "true", "an-answer-that-is-not-above-the-floor-of-a-call"},
 	{"rejected answers are not reported", "client/cluster.go", "c.opt.Hooks.Rejected != nil", "false", "rejected-nodes-are-reported"},
 	{"what is final is repeated", "client/conn.go", "	case !transient(refusal.Code):\n		cn.pauses = 0\n		p.put(cn)\n		b.finish(refusal)\n", "	case !transient(refusal.Code) && refusal.Code == \"\":\n", "final-err-unknown-command-timestamp"},
@@ -44,11 +44,11 @@ var mutants = []mutant{
 	{"calls of a request get the same numbers", "client/batch.go", "			return b, countOf(state), result\n", "			return b, 0, result\n", "calls-share-requests"},
 	{"the mode is ignored", "client/request.go", "	case kindLease, kind64 + kindLease:\n		return \"$5\\r\\nLEASE\\r\\n\"\n", "", "read-modes-timestamp"},
 	{"calls get answers from before", "client/direct.go", "	line := cn.line(b)\n", "	if kept := cn.own.first; cn.answered.Load() && b.above == kept {\n		return kept, true, nil\n	} else if cn.answered.Load() {\n		b.above, b.first.Index = isotone.Timestamp{}, kept.Index+1\n		p.put(cn)\n		return b.first, true, nil\n	}\n	line := cn.line(b)\n", "one-after-the-other"},
-	{"deadlines are ignored", "client/pool.go", "	case <-b.done:\n		return b.err\n	case <-done:\n	}\n	if owns", "	case <-b.done:\n		return b.err\n	}\n	if owns", "a-missed-deadline-timestamps"},
-	{"deadlines come early", "client/pool.go", "	done := ctx.Done()\n	if done == nil {", "	early, cancel := context.WithTimeout(ctx, time.Second/10)\n	defer cancel()\n	ctx = early\n	done := ctx.Done()\n	if done == nil {", "a-missed-deadline-timestamps"},
+	{"deadlines are ignored", "client/order.go", "	case <-b.done:\n		return b.err\n	case <-done:\n	}\n	if owns", "	case <-b.done:\n		return b.err\n	}\n	if owns", "a-missed-deadline-timestamps"},
+	{"deadlines come early", "client/order.go", "	done := ctx.Done()\n	if done == nil {", "	early, cancel := context.WithTimeout(ctx, time.Second/10)\n	defer cancel()\n	ctx = early\n	done := ctx.Done()\n	if done == nil {", "a-missed-deadline-timestamps"},
 	{"each attempt has the deadline anew", "client/exchange.go", "	ctx, cancel := context.WithCancel(ctx)\n	defer cancel()\n	defer context", "	end, _ := ctx.Deadline()\n	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Hour+time.Until(end))\n	defer cancel()\n	defer context", "a-lease-of-another-cluster"},
 	{"errors name no nodes", "client/trouble.go", "	list := slices.Clone(t.list)\n", "	list := slices.Clone(t.list[:0])\n", "a-missed-deadline-names-the-nodes"},
-	{"a canceled call ends the others", "client/pool.go", "	b.leave()\n	return p.timeoutError(ctx)\n", "	b.leave()\n	p.fail(p.timeoutError(ctx))\n	return p.timeoutError(ctx)\n", "a-canceled-call-ends-alone"},
+	{"a canceled call ends the others", "client/order.go", "	b.leave()\n	if b.above", "	b.leave()\n	o.fail(o.timeoutError(ctx))\n	if b.above", "a-canceled-call-ends-alone"},
 	{"a closed client keeps its connections", "client/router_conn.go", "func (r *router) closeAll() {\n", "func (r *router) closeAll() {\n	return\n", "a-client-is-closed"},
 	{"any number of calls may wait", "client/batch.go", "callsOf(state) >= q.callsMax", "false", "more-calls-than-may-wait"},
 	{"the cluster is not pinned", "client/cluster.go", "pin := c.Cluster(); pin != id", "pin := c.Cluster(); pin != id && pin == 0", "a-leader-that-comes-back-as-another-cluster"},
@@ -171,19 +171,26 @@ func (m mutant) replaced(t *testing.T, root string) string {
 // build makes a driver with the bug.
 func (m mutant) build(t *testing.T, root string) string {
 	t.Helper()
+	driver := filepath.Join(t.TempDir(), "driver.exe")
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", m.overlay(t, root), "-o", driver, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return driver
+}
+
+// overlay writes the file with the bug, and what has go build take it.
+func (m mutant) overlay(t *testing.T, root string) string {
+	t.Helper()
 	dir := t.TempDir()
-	bug, overlay, driver := filepath.Join(dir, "bug.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "driver.exe")
+	bug, overlay := filepath.Join(dir, "bug.go"), filepath.Join(dir, "overlay.json")
 	files, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, filepath.FromSlash(m.file)): bug}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, bug, m.replaced(t, root))
 	write(t, overlay, string(files))
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", driver, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return driver
+	return overlay
 }
 
 func write(t *testing.T, path, text string) {

@@ -35,9 +35,9 @@ var codes = map[string]isotone.Code{
 }
 
 // refined has the codes that follow a word more exactly, as "code: text": ERR when the fault is
-// the node's, and TRYAGAIN when more is to be said than that.
+// the node's, or when nothing has a name, and TRYAGAIN when more is to be said than that.
 var refined = map[string][]isotone.Code{
-	"ERR":      {isotone.CodeInternal},
+	"ERR":      {isotone.CodeInternal, isotone.CodeNotFound},
 	"TRYAGAIN": {isotone.CodeNoWorker, isotone.CodeNoQuorum, isotone.CodeQuotaExceeded},
 }
 

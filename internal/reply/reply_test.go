@@ -78,6 +78,7 @@ func TestError_CodesAndLeader(t *testing.T) {
 		"WRONGTYPE of key":                           {Code: isotone.CodeInvalidArgument, Message: "of key"},
 		"ERR count":                                  {Code: isotone.CodeInvalidArgument, Message: "count"},
 		"ERR internal: disk full":                    {Code: isotone.CodeInternal, Message: "disk full"},
+		"ERR not_found: no timeline":                 {Code: isotone.CodeNotFound, Message: "no timeline"},
 		"TRYAGAIN no_worker: none":                   {Code: isotone.CodeNoWorker, Message: "none"},
 		"TRYAGAIN quota_exceeded: later":             {Code: isotone.CodeQuotaExceeded, Message: "later"},
 		"NOPERM no":                                  {Code: isotone.CodeForbidden, Message: "no"},

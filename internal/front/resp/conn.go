@@ -293,6 +293,9 @@ func (c *conn) appendIssued(out []byte, issued isotone.Range) []byte {
 // answerFault answers all commands of the batch with err, and returns its code.
 func (c *conn) answerFault(err error) string {
 	e := faultOf(err)
+	if e.Code == isotone.CodeNotFound { // of a timeline: clients tell it from what they have done wrong
+		e = isotone.Errorf(e.Code, "%s: %s", e.Code, e.Message)
+	}
 	if c.transaction != nil {
 		c.transaction.redirect(e)
 	}

@@ -152,7 +152,7 @@ func TestConn_EachCommandGetsTheError(t *testing.T) {
 		{isotone.ErrNoQuorum, "-TRYAGAIN no_quorum: too few voters are reachable\r\n", isotone.CodeNoQuorum},
 		{isotone.ErrWrongCluster, "-WRONGCLUSTER this is another cluster\r\n", isotone.CodeWrongCluster},
 		{isotone.ErrRegressed, "-REGRESSED the cluster is behind what the client has seen\r\n", isotone.CodeRegressed},
-		{isotone.ErrNotFound, "-ERR not found\r\n", isotone.CodeNotFound},
+		{isotone.ErrNotFound, "-ERR not_found: not found\r\n", isotone.CodeNotFound},
 		{isotone.ErrInvalidArgument, "-ERR invalid argument\r\n", isotone.CodeInvalidArgument},
 		{isotone.ErrInternal, "-ERR internal: internal error\r\n", isotone.CodeInternal},
 		{io.ErrUnexpectedEOF, "-ERR internal: unexpected EOF\r\n", isotone.CodeInternal},

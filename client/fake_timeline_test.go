@@ -1,0 +1,68 @@
+package client_test
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/isotone/isotone"
+)
+
+// fakeLine is a timeline of the fake cluster.
+type fakeLine struct {
+	owner  int // an index of nodes; -1: nobody
+	sealed bool
+	last   isotone.Timestamp
+}
+
+// create makes timelines that a node owns.
+func (c *cluster) create(owner int, names ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lines == nil {
+		c.lines = map[string]*fakeLine{}
+	}
+	for _, name := range names {
+		c.lines[name] = &fakeLine{owner: owner, last: isotone.Timestamp{Time: 1}}
+	}
+}
+
+// grant gives timelines to a node.
+func (c *cluster) grant(owner int, names ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range names {
+		c.lines[name].owner = owner
+	}
+}
+
+// timeline answers TS with a timeline, whose option is the one at a place of args.
+func (c *cluster) timeline(index int, args []string, at int) []byte {
+	name := args[at+1]
+	line := c.lines[name]
+	switch {
+	case line == nil && index == c.leader:
+		return fmt.Appendf(nil, "-ERR not_found: there is no timeline %q; create it\r\n", name)
+	case line == nil:
+		return c.refuse(index)
+	case line.owner < 0:
+		return []byte("-CLUSTERDOWN no leader is known\r\n")
+	case line.owner != index:
+		return []byte("-MOVED 0 " + c.nodes[line.owner].addr + "\r\n")
+	case line.sealed:
+		return fmt.Appendf(nil, "-ERR not_found: the timeline %q is sealed\r\n", name)
+	}
+	count, _ := strconv.ParseUint(args[1], 10, 64)
+	for i := 2; i+1 < len(args); i++ {
+		if floor, err := isotone.ParseTimestamp(args[i+1]); args[i] == "FLOOR" && err == nil && line.last.Before(floor) {
+			line.last = floor
+		}
+	}
+	first := isotone.Timestamp{Time: line.last.Time, Index: line.last.Index + 1}
+	if args[0] == "TS64" {
+		short := isotone.Timestamp64From(first)
+		line.last = (short + isotone.Timestamp64(count-1)).Timestamp()
+		return fmt.Appendf(nil, "$%d\r\n%v\r\n", len(short.String()), short)
+	}
+	line.last = isotone.Timestamp{Time: first.Time, Index: first.Index + count - 1}
+	return stamp(first)
+}
