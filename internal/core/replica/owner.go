@@ -18,10 +18,11 @@ import (
 // owners have issued. What is left is real-time order: an owner must not answer once a later one has.
 //
 // A leader answers for its groups in the rounds of the default order. Any other owner has rounds of its own, which need neither a leader
-// nor a term: it asks voters for the fences of their logs (see [tail.noteFences]), as many as with itself are a quorum, and with the next tick all; it answers the requests that arrived before once a
-// quorum has told fences that it has applied. An entry that was committed when the round began is in the log of a quorum, so of a voter
-// that has answered: the owner has applied it, and knows if it was another's grant. A change of membership is a fence as well, so the quorum
-// is that of the latest configuration, or of the one before, which has to commit the change.
+// nor a term: it asks voters for the fences of their logs (see [tail.noteFences]), as many as with itself are a quorum, and all with the next
+// tick or when a peer is gone. It answers the requests that arrived before once a quorum has told fences that it has applied. An entry that was
+// committed when the round began is in the log of a quorum, so of a voter that has answered: the owner has applied it, and knows if it was
+// another's grant. A change of membership is a fence as well, so the quorum is that of the latest configuration, or of the one before, which has
+// to commit the change.
 
 // OwnerAsk is a question of an owner of timelines for the fence of a voter's log.
 type OwnerAsk struct {
@@ -322,6 +323,11 @@ func (o *owner) tick() {
 	for i := range o.rounds {
 		o.rounds[i].requests = slices.DeleteFunc(o.rounds[i].requests, late)
 	}
+	o.askAgain()
+}
+
+// askAgain asks all voters for the latest round, as one that was asked may be gone.
+func (o *owner) askAgain() {
 	if len(o.rounds) > 0 {
 		o.ask(nil)
 	}

@@ -134,6 +134,19 @@ func TestOwner_AsksNoMoreVotersThanItNeeds(t *testing.T) {
 		t.Fatalf("after a tick: %q", got)
 	}
 	o.mustOn(o.owner, "orders")
+
+	other := o.third
+	if silent == o.third {
+		other = o.leader
+	}
+	silent.down, other.down = false, true
+	token = o.on(o.owner, "orders", isotone.Timestamp{}, 1)
+	o.settle()
+	o.turn(o.owner, &replica.Input{Gone: []uint64{other.id}})
+	o.settle()
+	if got := o.owner.outcome(token); got != "ok" {
+		t.Fatalf("once the connection to the voter that was asked has ended: %q", got)
+	}
 }
 
 // TestOwner_TheLeaderTakesWhatItsOwnerLeaves, and goes on above.

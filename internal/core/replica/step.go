@@ -241,6 +241,7 @@ func (r *Replica) advance(in *Input) {
 	for _, id := range in.Gone {
 		r.admission.gone(id)
 		r.leading.timelines.granted = false
+		r.owner.askAgain()
 	}
 	for _, h := range in.Hellos {
 		r.admission.connected(h)
