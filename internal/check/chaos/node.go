@@ -15,6 +15,7 @@ import (
 
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/namespace"
+	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/host/faults"
 )
 
@@ -52,7 +53,7 @@ type Node struct {
 }
 
 // NextLevel is the feature level of a version to come: one above that of this version.
-const NextLevel = 2
+const NextLevel = oracle.LevelNewest + 1
 
 // Start runs the node. It does not wait until the node serves.
 func (n *Node) Start() {

@@ -78,7 +78,7 @@ func TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut(t *testing.T) {
 		c.Settle()
 		leader = c.WaitLeader()
 	}
-	if out, err := finalize(leader); leader != n && (err == nil || !strings.Contains(out, "stays at feature level 1")) {
+	if out, err := finalize(leader); leader != n && (err == nil || !strings.Contains(out, fmt.Sprint("stays at feature level ", chaos.NextLevel-1))) {
 		t.Errorf("with a node of the older version: %v, %s", err, out)
 	}
 	n.Shutdown()

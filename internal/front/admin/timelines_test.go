@@ -1,7 +1,9 @@
 package admin_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -35,7 +37,11 @@ func (t *timelines) Groups() (front.GroupList, error) {
 }
 
 func (t *timelines) ChangeTimelines(_ context.Context, c front.TimelineChange) (front.TimelineChanged, error) {
-	t.asked = append(t.asked, fmt.Sprintf("%+v", c))
+	asked, err := json.Marshal(c)
+	if err != nil {
+		return front.TimelineChanged{}, err
+	}
+	t.asked = append(t.asked, string(asked))
 	return front.TimelineChanged{Above: t.above}, t.err
 }
 
@@ -57,11 +63,13 @@ func TestTimelines_RequestsArePassedOn(t *testing.T) {
 		{"GET", "/admin/timelines?prefix=a%2Fb&after=a/c&limit=1", "", `list "a/b" "a/c" 1`, list},
 		{"GET", "/admin/timelines?limit=1000", "", `list "" "" 1000`, list},
 		{"GET", "/admin/groups", "", "groups", `{"groups":[{"name":"eu","nodeID":2,"addr":"b:1","grant":"1152921504606846976","timelines":1}]}`},
-		{"POST", "/admin/timelines", `{"action":"create","names":["a","b"],"group":"eu","time":"5","force":true}`, "{Action:create Names:[a b] ID:0 Group:eu NodeID:0 Time:5 Force:true}", "{}"},
-		{"POST", "/admin/timelines", `{"action":"delete","names":["a"],"id":"1152921504606846976"}`, "{Action:delete Names:[a] ID:1152921504606846976 Group: NodeID:0 Time: Force:false}", "{}"},
+		{"POST", "/admin/timelines", `{"action":"create","names":["a","b"],"group":"eu","time":"5","force":true}`, "", "{}"},
+		{"POST", "/admin/timelines", `{"action":"delete","names":["a"],"id":"1152921504606846976"}`, "", "{}"},
+		{"POST", "/admin/timelines", `{"action":"prefer","group":"eu","prefer":[3,1]}`, "", "{}"},
+		{"POST", "/admin/timelines", `{"action":"quota","names":["a"],"quota":{"requests":5,"timestamps":7}}`, "", "{}"},
 	} {
 		o := &timelines{}
-		if w := o.send(tt.method, tt.target, tt.body); w.Code != 200 || w.Body.String() != tt.answer || strings.Join(o.asked, "; ") != tt.asked {
+		if w := o.send(tt.method, tt.target, tt.body); w.Code != 200 || w.Body.String() != tt.answer || strings.Join(o.asked, "; ") != cmp.Or(tt.asked, tt.body) {
 			t.Errorf("%s %s %s: %d %s, asked %q", tt.method, tt.target, tt.body, w.Code, w.Body, o.asked)
 		}
 	}
