@@ -191,6 +191,7 @@ func (f *failover) breakOne(ctx context.Context, n *cluster.Node) error {
 			return err
 		}
 		f.until(ctx, away)
+		f.succeed(ctx) // otherwise it would lead on
 		return n.Signal(child.Cont)
 	case HowDrain:
 		if err := n.Stop(); err != nil {
@@ -202,8 +203,19 @@ func (f *failover) breakOne(ctx context.Context, n *cluster.Node) error {
 			return err
 		}
 	}
-	if !f.until(ctx, away) {
+	if !f.until(ctx, away) || !f.succeed(ctx) {
 		return nil
 	}
 	return n.Start()
+}
+
+// succeed waits until another node leads than the one that has ended, and a call was answered since. It reports false if ctx is done
+// before. A machine that is too busy for that has a result without a successor.
+func (f *failover) succeed(ctx context.Context) bool {
+	for limit := time.Now().Add(cluster.ReadyTimeout); !f.load.tally.succeeded() && time.Now().Before(limit); {
+		if !f.until(ctx, f.load.now()+cluster.PollInterval) {
+			return false
+		}
+	}
+	return ctx.Err() == nil
 }

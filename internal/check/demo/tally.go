@@ -38,6 +38,7 @@ type window struct {
 	at        time.Duration
 	node      uint64
 	successor uint64
+	led       time.Duration // since when the successor does
 	gap       time.Duration
 	gapAt     time.Duration
 	closed    bool
@@ -129,8 +130,16 @@ func (t *tally) leads(node uint64, now time.Duration) {
 	}
 	t.turns = append(t.turns, turn{at: now, node: node})
 	if n := len(t.kills); n > 0 && node != 0 && node != t.kills[n-1].node && t.kills[n-1].successor == 0 {
-		t.kills[n-1].successor = node
+		t.kills[n-1].successor, t.kills[n-1].led = node, now
 	}
+}
+
+// succeeded reports whether a successor of the latest leader that has ended leads, and a call was answered since.
+func (t *tally) succeeded() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(t.kills)
+	return n == 0 || t.kills[n-1].successor != 0 && t.last > t.kills[n-1].led
 }
 
 // fill puts what was measured until now into r.

@@ -104,3 +104,27 @@ func TestLeadership_IgnoresTheTermOfALeaderThatWasEnded(t *testing.T) {
 		t.Errorf("%d leads; noted %v", l.known(), noted)
 	}
 }
+
+// TestTally_ASuccessorHasAnswered: not one that leads and has not answered yet.
+func TestTally_ASuccessorHasAnswered(t *testing.T) {
+	const ms = time.Millisecond
+	y := newTally()
+	steps := []struct {
+		what string
+		do   func()
+		want bool
+	}{
+		{"nobody has ended", func() { y.leads(1, 0) }, true},
+		{"the leader ends", func() { y.killed(1, 10*ms) }, false},
+		{"it is lost", func() { y.leads(0, 11*ms) }, false},
+		{"its last answer", func() { y.answered(9*ms, 12*ms) }, false},
+		{"it leads on", func() { y.leads(1, 13*ms) }, false},
+		{"another one leads", func() { y.leads(2, 20*ms) }, false},
+		{"and answers", func() { y.answered(15*ms, 21*ms) }, true},
+	}
+	for _, s := range steps {
+		if s.do(); y.succeeded() != s.want {
+			t.Errorf("%s: a successor has answered: %v", s.what, !s.want)
+		}
+	}
+}
