@@ -18,13 +18,14 @@ type benchProgress struct {
 	w        io.Writer
 	terminal bool
 	of       string // the length of the run, if known
+	answerer string // what the node is that answers
 	shown    time.Duration
 	sum      bench.Progress // since shown
 	line     string         // on a terminal: the line to overwrite
 }
 
 func newBenchProgress(w io.Writer, o *bench.Options) *benchProgress {
-	p := &benchProgress{w: w, terminal: isTerminal(w)}
+	p := &benchProgress{w: w, terminal: isTerminal(w), answerer: bench.AnswererOf(o.Timeline)}
 	if o.Duration > 0 {
 		p.of = " of " + o.Duration.String()
 	}
@@ -61,7 +62,7 @@ func (p *benchProgress) show(now bench.Progress) {
 // elsewhere implements bench.Options.Elsewhere. Its line stays above the progress.
 func (p *benchProgress) elsewhere(addr string) {
 	p.end()
-	fmt.Fprintf(p.w, "the leader is at %s, which is none of --target: the load goes there directly\n", addr)
+	fmt.Fprintf(p.w, "the %s is at %s, which is none of --target: the load goes there directly\n", p.answerer, addr)
 	if p.terminal {
 		fmt.Fprint(p.w, p.line)
 	}

@@ -62,6 +62,11 @@ func TestTimelines_AreManagedByCommands(t *testing.T) {
 	all.does(t, "timeline quota orders --requests 5 --timestamps 100", "timeline orders: at most 5 requests and 100 timestamps a second")
 	all.does(t, "timeline show orders", "at most 5 requests and 100 timestamps a second")
 	all.does(t, "timeline quota orders", "timeline orders: no quota")
+	for _, protocol := range []string{"http1", "resp"} {
+		load := []string{"bench", "--protocol", protocol, "--requests", "200", "--connections", "4", "--target", strings.Join(all.addrs(), ","), "--timeline"}
+		wantRun(t, 0, "owner", "", append(load, "orders")...)
+		wantRun(t, 2, "", "not_found: there is no timeline", append(load, "nothing", "--duration", "1s")...)
+	}
 	all.refuses(t, "timeline quota orders --requests 9999999999", "a rate is at most")
 
 	stamp("orders -n 2", "\n", 0)

@@ -271,7 +271,7 @@ func (c *caller) refused(f flight) {
 		}
 		c.leaving = true
 		c.run.route.follow(c.addr, a.leader, why)
-	case isotone.CodeOverloaded, isotone.CodeInvalidArgument, isotone.CodeUnauthorized, isotone.CodeForbidden, isotone.CodeQuotaExceeded:
+	case isotone.CodeOverloaded, isotone.CodeInvalidArgument, isotone.CodeNotFound, isotone.CodeUnauthorized, isotone.CodeForbidden, isotone.CodeQuotaExceeded:
 		c.run.route.note(why) // another node would answer the same
 		c.slower()
 	default:

@@ -166,7 +166,7 @@ func tables(r *Result, label string) []pageTable {
 	outcome := pageTable{Title: capital(label + "outcome"), Rows: []pageRow{
 		{"answers", Group(o.Answers)},
 		{"timestamps", Group(o.Timestamps)},
-		{"leader", leaderText(o)},
+		{AnswererOf(s.Timeline), leaderText(o)},
 	}}
 	for _, code := range o.Errors.codes() {
 		outcome.Rows = append(outcome.Rows, pageRow{"error " + code, Group(o.Errors[code])})

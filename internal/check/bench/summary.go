@@ -25,7 +25,7 @@ func (r *Result) WriteSummary(w io.Writer) error {
 	}
 	fmt.Fprintf(t, "errors\t%s\n", o.Errors)
 	fmt.Fprintf(t, "longest gap\t%s without an answer, from %.2f s\n", Micros(float64(o.LongestGap.Length)*1e6), o.LongestGap.At)
-	fmt.Fprintf(t, "leader\t%s\n", leaderText(o))
+	fmt.Fprintf(t, "%s\t%s\n", AnswererOf(r.Settings.Timeline), leaderText(o))
 	fmt.Fprintf(t, "verdict\t%s\n", r.Verdict)
 	if n := o.Errors[codeDropped]; n > 0 {
 		fmt.Fprintf(t, "note\t%s arrivals found the backlog full and were never sent: the latencies are too good\n", Group(n))
@@ -99,6 +99,14 @@ func (e Errors) codes() []string {
 
 // leadersShown is how many leaders the summary lists.
 const leadersShown = 5
+
+// AnswererOf says what the node is that answers for a timeline, or "" for the default order.
+func AnswererOf(timeline string) string {
+	if timeline != "" {
+		return "owner"
+	}
+	return "leader"
+}
 
 func leaderText(o *Outcome) string {
 	var parts []string
