@@ -3,97 +3,24 @@
 package failover_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
-	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
-// lineLoad calls for one timeline, or the default order with "", and checks the order of its answers.
-type lineLoad struct {
-	name     string
-	online   *lincheck.Online
-	answered atomic.Int64
-}
-
-// lineLoads are those of one client.
-type lineLoads struct {
-	c     *chaos.Cluster
-	list  []*lineLoad
-	calls sync.WaitGroup
-}
-
-func startLineLoads(t *testing.T, c *chaos.Cluster, names ...string) *lineLoads {
-	t.Helper()
-	l := &lineLoads{c: c}
-	ctx, stop := context.WithCancel(context.Background())
-	from, err := client.NewWith(ctx, client.Options{Addrs: c.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stop(); l.calls.Wait(); _ = from.Close() })
-	for _, name := range names {
-		load := &lineLoad{name: name, online: lincheck.NewOnline(0)}
-		l.list = append(l.list, load)
-		for i := range 8 {
-			l.calls.Go(func() { load.run(ctx, t, from, uint64(i)) })
-		}
-	}
-	return l
-}
-
-func (l *lineLoad) run(ctx context.Context, t *testing.T, from *client.Client, id uint64) {
-	r := from.In(isotone.ReadDefault)
-	if l.name != "" {
-		r = from.Timeline(l.name)
-	}
-	for ctx.Err() == nil {
-		call, cancel := context.WithTimeout(ctx, trial.CallDeadline())
-		floor := l.online.Begin()
-		got, err := r.Timestamps(call, 1+id%3)
-		cancel()
-		if err == nil {
-			l.answered.Add(1)
-			err = l.online.End(floor, got)
-		}
-		if err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("timeline %q: %v", l.name, err)
-			return
-		}
-		time.Sleep(4 * time.Millisecond) // for the nodes
-	}
-}
-
-// more waits for further answers of each.
-func (l *lineLoads) more(t *testing.T) {
-	t.Helper()
-	for _, load := range l.list {
-		from := load.answered.Load()
-		await.Until(t, fmt.Sprintf("timeline %q goes on", load.name), func() bool { return load.answered.Load() > from+50 || t.Failed() })
-	}
-}
-
 // operate runs a command of operators until it succeeds: a leader may just be gone.
-func (l *lineLoads) operate(t *testing.T, args ...string) (stdout string) {
+func operate(t *testing.T, c *chaos.Cluster, args ...string) {
 	t.Helper()
-	args = append(args, "--endpoint", strings.Join(l.c.Addrs(), ","))
+	args = append(args, "--yes", "--endpoint", strings.Join(c.Addrs(), ","))
 	await.Done(t, await.Timeout, func() (bool, string) {
-		code, out, text := trial.Command(t, args...)
-		stdout = out
+		code, _, text := trial.Command(t, args...)
 		return code == 0, text
 	})
-	return stdout
 }
 
 // TestClient_TimelinesGoOnWhateverNodeEnds: those of three owners, which are moved, killed and paused, as the leader is.
@@ -104,45 +31,51 @@ func TestClient_TimelinesGoOnWhateverNodeEnds(t *testing.T) {
 	c := chaos.StartCluster(t, o)
 	c.WaitReady()
 	names := []string{"one", "two", "three"}
-	l := &lineLoads{c: c}
 	for _, name := range names {
-		l.operate(t, "group", "create", "of-"+name, "--yes")
-		l.operate(t, "timeline", "create", name, "--group", "of-"+name, "--yes")
+		operate(t, c, "group", "create", "of-"+name)
+		operate(t, c, "timeline", "create", name, "--group", "of-"+name)
 	}
 	spread := func() {
 		t.Helper()
 		c.Settle()
 		for i, name := range names {
-			l.operate(t, "group", "move", "of-"+name, fmt.Sprint(i+1), "--yes")
+			operate(t, c, "group", "move", "of-"+name, fmt.Sprint(i+1))
 		}
 	}
 	spread()
-	l = startLineLoads(t, c, append(names, "")...)
+	loads := []*trial.ClientLoad{trial.StartClientLoad(t, c, 8)}
+	for _, name := range names {
+		loads = append(loads, loads[0].StartTimeline(t, name, 8))
+	}
+	more := func() {
+		t.Helper()
+		for _, l := range loads {
+			l.More(t, 50)
+		}
+	}
 	for round := range trial.Short(3, 1) {
-		l.more(t)
+		more()
 		owner := c.Nodes[round%3] // of one timeline, and perhaps the leader
 		owner.Kill()
-		l.more(t)
+		more()
 		owner.Start()
 		spread()
-		l.more(t)
+		more()
 		leader := c.WaitLeader()
 		leader.Stop()
-		l.more(t)
+		more()
 		leader.Cont()
-		l.more(t)
+		more()
 		spread()
 		leader = c.WaitLeader()
 		leader.Kill()
-		l.more(t)
+		more()
 		leader.Start()
 		spread()
-		l.operate(t, "group", "move", "of-one", fmt.Sprint(2+round%2), "--yes")
-		l.more(t)
+		operate(t, c, "group", "move", "of-one", fmt.Sprint(2+round%2))
+		more()
 	}
-	for _, load := range l.list {
-		if s := load.online.Stats(); s.Violations > 0 || s.Unverified > 0 {
-			t.Errorf("timeline %q: %+v", load.name, s)
-		}
+	for _, l := range slices.Backward(loads) {
+		l.Verify(t)
 	}
 }

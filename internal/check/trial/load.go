@@ -45,6 +45,8 @@ type ClientLoad struct {
 	Faults  []error
 	Slowest time.Duration
 
+	timeline string             // "": the default order
+	shared   bool               // Client is that of another load
 	modes    []isotone.ReadMode // of the goroutines, in turn
 	deadline time.Duration      // of each call
 	began    time.Time
@@ -67,6 +69,14 @@ func StartClientLoadWithin(t *testing.T, addrs []string, goroutines int, deadlin
 	return (&ClientLoad{deadline: deadline}).start(t, addrs, goroutines)
 }
 
+// StartTimeline starts a load of a timeline by the same client. It ends before l does.
+func (l *ClientLoad) StartTimeline(t *testing.T, name string, goroutines int) *ClientLoad {
+	t.Helper()
+	other := &ClientLoad{Client: l.Client, timeline: name, shared: true, deadline: l.deadline}
+	other.run(t, goroutines)
+	return other
+}
+
 // inStorm reports whether this is a storm, which has the machine for itself: it sets CALL_DEADLINE.
 func inStorm() bool { return os.Getenv("CALL_DEADLINE") != "" }
 
@@ -82,10 +92,6 @@ func loadPause() time.Duration {
 // start lets goroutines call the nodes at addrs until [ClientLoad.End].
 func (l *ClientLoad) start(t *testing.T, addrs []string, goroutines int) *ClientLoad {
 	t.Helper()
-	l.Online, l.began = lincheck.NewOnline(0), time.Now()
-	if len(l.modes) == 0 {
-		l.modes = []isotone.ReadMode{isotone.ReadDefault}
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), chaos.ReadyTimeout)
 	defer cancel()
 	var err error
@@ -99,6 +105,16 @@ func (l *ClientLoad) start(t *testing.T, addrs []string, goroutines int) *Client
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.run(t, goroutines)
+	return l
+}
+
+// run lets goroutines call the client until [ClientLoad.End].
+func (l *ClientLoad) run(t *testing.T, goroutines int) {
+	l.Online, l.began = lincheck.NewOnline(0), time.Now()
+	if len(l.modes) == 0 {
+		l.modes = []isotone.ReadMode{isotone.ReadDefault}
+	}
 	running, stop := context.WithCancel(context.Background())
 	l.stop = stop
 	for i := range goroutines {
@@ -110,7 +126,6 @@ func (l *ClientLoad) start(t *testing.T, addrs []string, goroutines int) *Client
 		})
 	}
 	t.Cleanup(func() { l.End() })
-	return l
 }
 
 func (l *ClientLoad) call(id uint64) {
@@ -138,6 +153,9 @@ func (l *ClientLoad) call(id uint64) {
 // among the others.
 func (l *ClientLoad) ask(ctx context.Context, id uint64) (isotone.Range, error) {
 	reader := l.Client.In(l.modes[id%uint64(len(l.modes))])
+	if l.timeline != "" {
+		reader = l.Client.Timeline(l.timeline)
+	}
 	if id/3%4 != 3 {
 		return reader.Timestamps(ctx, 1+id%3)
 	}
@@ -162,7 +180,9 @@ func (l *ClientLoad) Forgive(target error) {
 func (l *ClientLoad) End() {
 	l.stop()
 	l.work.Wait()
-	_ = l.Client.Close()
+	if !l.shared {
+		_ = l.Client.Close()
+	}
 }
 
 // Took returns how long the load has run.
