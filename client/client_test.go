@@ -212,17 +212,13 @@ func TestCall_HonoursItsContext(t *testing.T) {
 
 func TestHooks_SeeAnswersRetriesAndLeaders(t *testing.T) {
 	f := startCluster(t, 2)
-	var mu sync.Mutex
-	var seen []string
-	note := func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		seen = append(seen, fmt.Sprintf(format, args...))
-	}
+	var notes notes
 	c := f.dial(client.Options{Hooks: client.Hooks{
-		Answered: func(a client.Answer) { note("answered %s ids=%v calls=%d count=%d", a.Addr, a.IDs, a.Calls, a.Count) },
-		Retried:  func(addr string, err error) { note("retried %s %v", addr, errors.Is(err, isotone.ErrNotLeader)) },
-		Leader:   func(addr string) { note("leader %s", addr) },
+		Answered: func(a client.Answer) {
+			notes.add("answered %s ids=%v calls=%d count=%d", a.Addr, a.IDs, a.Calls, a.Count)
+		},
+		Retried: func(addr string, err error) { notes.add("retried %s %v", addr, errors.Is(err, isotone.ErrNotLeader)) },
+		Leader:  func(addr string) { notes.add("leader %s", addr) },
 	}})
 	ctx := within(t, 10*time.Second)
 	connected(t, c, client.ConnsDefault)
@@ -230,8 +226,7 @@ func TestHooks_SeeAnswersRetriesAndLeaders(t *testing.T) {
 	f.lead(1)
 	_, _ = c.Timestamp(ctx)
 	_, _ = c.Snowflake(ctx)
-	mu.Lock()
-	defer mu.Unlock()
+	seen := notes.list()
 	a, b := f.nodes[0].addr, f.nodes[1].addr
 	want := []string{
 		"leader " + a, "answered " + a + " ids=false calls=1 count=5",

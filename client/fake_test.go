@@ -364,3 +364,34 @@ func connected(t testing.TB, c *client.Client, conns int) {
 	t.Helper()
 	await.Until(t, "all connections, and that for direct calls", func() bool { return client.Free(c) == conns+1 })
 }
+
+// notes are what hooks have told, in order.
+type notes struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (n *notes) add(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines = append(n.lines, fmt.Sprintf(format, args...))
+}
+
+func (n *notes) list() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.lines)
+}
+
+// increasing returns a function that takes the first and the last timestamp of one answer after the other, and ends the test if one is not above
+// those before.
+func increasing(t *testing.T) func(first, end isotone.Timestamp, err error) {
+	var last isotone.Timestamp
+	return func(first, end isotone.Timestamp, err error) {
+		t.Helper()
+		if err != nil || !last.Before(first) {
+			t.Fatalf("%v after %v, %v", first, last, err)
+		}
+		last = end
+	}
+}

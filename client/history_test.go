@@ -21,16 +21,7 @@ import (
 func TestHistory_IsLinearizable(t *testing.T) {
 	f := startCluster(t, 3)
 	c := f.dial(client.Options{})
-	for _, n := range f.nodes {
-		n.replies(func(args []string) ([]byte, bool) {
-			if args[0] != "TS" || rand.N(3) > 0 {
-				return nil, false
-			}
-			answer := f.answer(n.index, args)
-			time.Sleep(rand.N(2 * time.Millisecond))
-			return answer, true
-		})
-	}
+	f.delayAnswers()
 	ctx, stop := context.WithCancel(context.Background())
 	var mu sync.Mutex
 	var history []lincheck.Operation
@@ -83,6 +74,20 @@ func TestHistory_IsLinearizable(t *testing.T) {
 	}
 }
 
+// delayAnswers has a third of the timestamps reach the client some time after they were allocated.
+func (c *cluster) delayAnswers() {
+	for _, n := range c.nodes {
+		n.replies(func(args []string) ([]byte, bool) {
+			if args[0] != "TS" || rand.N(3) > 0 {
+				return nil, false
+			}
+			answer := c.answer(n.index, args)
+			time.Sleep(rand.N(2 * time.Millisecond))
+			return answer, true
+		})
+	}
+}
+
 // operation makes one call. Some have so little time that they leave their batch.
 func operation(t *testing.T, c client.Reader, clock *atomic.Int64, id uint64) lincheck.Operation {
 	timeout := 10 * time.Second
@@ -110,16 +115,7 @@ func TestHistory_OfTimelinesIsLinearizable(t *testing.T) {
 	names := []string{"a", "b", "c", "d"}
 	f.create(0, names...)
 	c := f.dial(client.Options{})
-	for _, n := range f.nodes {
-		n.replies(func(args []string) ([]byte, bool) {
-			if args[0] != "TS" || rand.N(3) > 0 {
-				return nil, false
-			}
-			answer := f.answer(n.index, args)
-			time.Sleep(rand.N(2 * time.Millisecond))
-			return answer, true
-		})
-	}
+	f.delayAnswers()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	var clock atomic.Int64

@@ -72,14 +72,7 @@ func TestTimeline_HasAllFormsOfCalls(t *testing.T) {
 	c := f.dial(client.Options{Mode: isotone.ReadLease})
 	ctx := within(t, 20*time.Second)
 	a := c.Timeline("a")
-	var last isotone.Timestamp
-	above := func(first, end isotone.Timestamp, err error) {
-		t.Helper()
-		if err != nil || !last.Before(first) {
-			t.Fatalf("%v after %v, %v", first, last, err)
-		}
-		last = end
-	}
+	above := increasing(t)
 	for range 3 {
 		ts, err := a.Timestamp(ctx)
 		above(ts, ts, err)
@@ -95,13 +88,18 @@ func TestTimeline_HasAllFormsOfCalls(t *testing.T) {
 		future64 := a.Timestamp64Async(ctx)
 		u, err = future64.Wait()
 		above(u.Timestamp(), u.Timestamp(), err)
-		last.Index += 1000
-		r, err = a.Above(last).Timestamps(ctx, 2)
+		floor := u.Timestamp()
+		floor.Index += 1000
+		r, err = a.Above(floor).Timestamps(ctx, 2)
 		above(r.First, r.Last(), err)
-		last.Index += 1000
-		future = a.Above(last).TimestampAsync(ctx)
+		floor = r.Last()
+		floor.Index += 1000
+		future = a.Above(floor).TimestampAsync(ctx)
 		ts, err = future.Wait()
 		above(ts, ts, err)
+		if !floor.Before(ts) {
+			t.Fatalf("%v with the floor %v", ts, floor)
+		}
 	}
 	for _, want := range []string{"TS 1 LEASE ", "TS 7 QUORUM TIMELINE a", "TS64 1 LEASE TIMELINE a", "TS64 3 TIMELINE a", "TS 2 LEASE FLOOR "} {
 		if f.nodes[1].count(want) < 2 {
@@ -457,17 +455,13 @@ func TestTimeline_OfAClientThatIsRefusedFailsAtOnce(t *testing.T) {
 func TestTimeline_HooksNameIt(t *testing.T) {
 	f := startCluster(t, 2)
 	f.create(1, "a")
-	var mu sync.Mutex
-	var seen []string
-	note := func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		seen = append(seen, fmt.Sprintf(format, args...))
-	}
+	var notes notes
 	c := f.dial(client.Options{Hooks: client.Hooks{
-		Answered: func(a client.Answer) { note("answered %s %q calls=%d count=%d", a.Addr, a.Timeline, a.Calls, a.Count) },
-		Retried:  func(addr string, err error) { note("retried %s %v", addr, errors.Is(err, isotone.ErrNotLeader)) },
-		Leader:   func(addr string) { note("leader %s", addr) },
+		Answered: func(a client.Answer) {
+			notes.add("answered %s %q calls=%d count=%d", a.Addr, a.Timeline, a.Calls, a.Count)
+		},
+		Retried: func(addr string, err error) { notes.add("retried %s %v", addr, errors.Is(err, isotone.ErrNotLeader)) },
+		Leader:  func(addr string) { notes.add("leader %s", addr) },
 	}})
 	client.WaitForOwners(c, time.Minute)
 	a := c.Timeline("a")
@@ -477,9 +471,7 @@ func TestTimeline_HooksNameIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantTimestamp(t, c)
-	mu.Lock()
-	defer mu.Unlock()
-	text := strings.Join(seen, "; ")
+	text := strings.Join(notes.list(), "; ")
 	leader, owner := f.nodes[0].addr, f.nodes[1].addr
 	for _, want := range []string{"leader " + leader, "answered " + owner + ` "a" calls=1 count=1`, "answered " + leader + ` "a" calls=1 count=5`, "answered " + leader + ` "" calls=1 count=1`} {
 		if strings.Count(text, want) != 1 {

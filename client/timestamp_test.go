@@ -18,14 +18,7 @@ func TestTimestamp64_HasOneOrderWithTheOthers(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{})
 	ctx := context.Background()
-	var last isotone.Timestamp
-	above := func(first, end isotone.Timestamp, err error) {
-		t.Helper()
-		if err != nil || !last.Before(first) {
-			t.Fatalf("%v after %v, %v", first, last, err)
-		}
-		last = end
-	}
+	above := increasing(t)
 	for range 20 {
 		u, err := c.Timestamp64(ctx)
 		above(u.Timestamp(), u.Timestamp(), err)
@@ -36,9 +29,9 @@ func TestTimestamp64_HasOneOrderWithTheOthers(t *testing.T) {
 		future := c.Timestamp64Async(ctx)
 		u, err = future.Wait()
 		above(u.Timestamp(), u.Timestamp(), err)
-		us, err = c.In(isotone.ReadLease).Above(last).Timestamps64(ctx, 3)
+		us, err = c.In(isotone.ReadLease).Above(u.Timestamp()).Timestamps64(ctx, 3)
 		above(us.First.Timestamp(), us.Last().Timestamp(), err)
-		u, err = c.In(isotone.ReadQuorum).Above(last).Timestamp64(ctx)
+		u, err = c.In(isotone.ReadQuorum).Above(us.Last().Timestamp()).Timestamp64(ctx)
 		above(u.Timestamp(), u.Timestamp(), err)
 	}
 	if n := f.nodes[0].count("TS64 7"); n != 20 {
