@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/config"
@@ -42,6 +43,17 @@ func TestTimelines_AreManagedByCommands(t *testing.T) {
 		t.Errorf("exit code %d, %v, %d of %d: %s", code, e, len(l.Timelines), l.Total, err)
 	}
 	all.does(t, "timeline list --prefix ord", "1 of 1701 timelines")
+	await.Until(t, "all nodes own timelines", func() bool { // at once, or after half a minute if the nodes are too busy to answer the leader
+		var l front.GroupList
+		code, out, _ := all.operate("group list --json")
+		owners := map[uint64]bool{}
+		if code == 0 && json.Unmarshal([]byte(out), &l) == nil {
+			for _, g := range l.Groups {
+				owners[g.NodeID] = true
+			}
+		}
+		return owners[1] && owners[2] && owners[3]
+	})
 	all.does(t, "timeline show orders", "timeline orders, ID ")
 	all.refuses(t, "timeline show ord", `there is no timeline "ord"; see: isotone timeline list`)
 

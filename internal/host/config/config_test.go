@@ -196,6 +196,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"EPOCH_DEADLINE_LIMIT", "epoch-deadline-limit", "0", "from 1"},
 		{"TIMESTAMP_REQUEST_BUFFER", "timestamp-request-buffer", "1000001", "to 1000000"},
 		{"READ_MODE", "read-mode", "fast", "quorum or lease"},
+		{"GROUP_PLACEMENT", "group-placement", "none", "spread or leader"},
 		{"RTT_MS", "rtt-ms", "0", "from 1 to 10000"},
 		{"INTERVAL_MS", "interval-ms", "19", "want 0, for no intervals, or a whole number from 20 to 10000"},
 		{"SHUTDOWN_DELAY_MS", "shutdown-delay-ms", "600001", "from 0 to 600000"},
