@@ -98,6 +98,7 @@ func (f *Flags) Parse() (Settings, error) {
 	if s.ReadMode, err = isotone.ParseReadMode(f.ReadMode); err != nil {
 		p.faults.add("read-mode", f.ReadMode, "want quorum or lease")
 	}
+	p.timelines(f, &s)
 	s.RTT = p.milliseconds("rtt-ms", f.RTTMS, 1, rttMSMax)
 	s.Interval = p.interval(f.IntervalMS, s.RTT)
 	if s.Interval > 0 && s.EpochInterval > epochWithIntervalMax {
@@ -207,9 +208,8 @@ func (p *parser) members(f *Flags, s *Settings) {
 	}
 }
 
-// forwarding parses FORWARD, and refuses what could reach no leader, or would send a secret to another
-// machine in plaintext.
-func (p *parser) forwarding(f *Flags, s *Settings) {
+// timelines parses TIMELINES and GROUP_PLACEMENT.
+func (p *parser) timelines(f *Flags, s *Settings) {
 	s.Timelines = p.onOff("timelines", f.Timelines)
 	switch f.GroupPlacement {
 	case "leader":
@@ -218,6 +218,11 @@ func (p *parser) forwarding(f *Flags, s *Settings) {
 	default:
 		p.faults.add("group-placement", f.GroupPlacement, "want spread or leader")
 	}
+}
+
+// forwarding parses FORWARD, and refuses what could reach no leader, or would send a secret to another
+// machine in plaintext.
+func (p *parser) forwarding(f *Flags, s *Settings) {
 	s.Forward = p.onOff("forward", f.Forward)
 	if s.Forward && s.RequireTLS && s.ForwardCA == "" {
 		p.faults.add("forward-ca", "", "want a file, as FORWARD and REQUIRE_TLS are set: the leader refuses what is forwarded without TLS")
