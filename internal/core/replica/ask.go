@@ -96,9 +96,9 @@ func isQuestion(m *raftpb.Message) bool {
 }
 
 // chooseQuorum appends to chosen, which is empty and not nil, the voters that with this node
-// are a quorum, by what of tells of the rounds of each. It returns nil, for everyone, while the membership changes or too few voters
+// are a quorum. The rounds of a peer decide which. It returns nil, for everyone, while the membership changes or too few voters
 // have answered.
-func (f *facts) chooseQuorum(chosen []uint64, of func(*peerView) roundsOf) []uint64 {
+func (f *facts) chooseQuorum(chosen []uint64, roundsOfPeer func(*peerView) roundsOf) []uint64 {
 	voters := f.conf.GetVoters()
 	if len(f.conf.GetVotersOutgoing()) > 0 || !slices.Contains(voters, f.cfg.Self.NodeID) {
 		return nil // both quorums count
@@ -109,7 +109,7 @@ func (f *facts) chooseQuorum(chosen []uint64, of func(*peerView) roundsOf) []uin
 			if id == f.cfg.Self.NodeID || slices.Contains(chosen, id) {
 				continue
 			}
-			if rounds := of(f.peer(id)); best == 0 || rounds.isPreferred(bestOf) {
+			if rounds := roundsOfPeer(f.peer(id)); best == 0 || rounds.isPreferred(bestOf) {
 				best, bestOf = id, rounds
 			}
 		}

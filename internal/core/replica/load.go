@@ -2,8 +2,8 @@ package replica
 
 import "github.com/isotone/isotone/internal/core/mutant"
 
-// timelineShare is the part of the bound that the requests of one timeline may take while others of it wait: a flood of them leaves room for
-// all else.
+// timelineShare is the divisor of the bound for the requests of one timeline: a flood of them leaves room for all else. One request
+// that is larger is admitted alone.
 const timelineShare = 8
 
 // load counts and bounds the requests that wait for a round (I7), by Request.Counts.

@@ -12,8 +12,8 @@ type Node struct {
 }
 
 const (
-	// unevenMin is the difference between the most and the fewest groups of a node from which groups are moved, if it is also more
-	// than an unevenShare of the most.
+	// Groups are moved if the most and the fewest groups of a node differ by at least unevenMin, and by more than the most divided by
+	// unevenShare.
 	unevenMin, unevenShare = 3, 5
 )
 
