@@ -91,6 +91,7 @@ func goldenCommands() map[string]oracle.Command {
 		"drop":      {Kind: timeline.KindDrop, Group: "eu"},
 		"lease-on":  {Kind: timeline.KindLeaseOn, Group: "eu", Grant: 42},
 		"lease-off": {Kind: timeline.KindLeaseOff, Group: "eu", Grant: 42, Lease: 43},
+		"lease-end": {Kind: timeline.KindLeaseEnd, Group: "eu", Lease: 43},
 	} {
 		all["timeline-"+name] = oracle.Command{Kind: oracle.KindTimeline, Timeline: c}
 	}

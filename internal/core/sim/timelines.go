@@ -239,7 +239,11 @@ func (w *world) drawTimelineChange(n *node, o *timelineOrder) (c timeline.Comman
 		return c, true
 	}
 	c = timeline.Command{Name: o.name, ID: have.ID}
-	switch rng.IntN(16) {
+	switch rng.IntN(20) {
+	case 16, 17, 18:
+		c = timeline.Command{Kind: timeline.KindLeaseOn, Group: have.Group}
+	case 19:
+		c = timeline.Command{Kind: timeline.KindLeaseEnd, Group: have.Group}
 	case 10, 11, 12, 13, 14, 15:
 		members := n.replica.Members()
 		c = timeline.Command{Kind: timeline.KindGrant, Grants: []timeline.Grant{{Group: have.Group, Member: members[rng.IntN(len(members))].ID}}}
