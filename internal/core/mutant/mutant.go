@@ -272,7 +272,8 @@ func (m Mutant) IsDirected() bool {
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
 		ClientFloorByAnyone, ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal,
-		FenceByApplied, CompactedIsClean, NoConfigFence, CountAnyone, OldConfigCounts, OwnerReusesNumber, CountLateTold, TimelineFillsQueue, TimelinesWithLeader:
+		FenceByApplied, CompactedIsClean, NoConfigFence, CountAnyone, OldConfigCounts, OwnerReusesNumber, CountLateTold, TimelineFillsQueue, TimelinesWithLeader,
+		NoOwnerWait, OwnerWaitWithoutRate, OwnerLeaseFromAnswer, OwnerLeaseOverTouched, OwnerLeaseUnlogged, LeaseOutlivesEnd, LeaseEndUnfenced, LeaseOffEarly, FloorUnderLease:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

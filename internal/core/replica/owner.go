@@ -129,7 +129,7 @@ func (o *owner) step(in *Input) {
 		}
 	}
 	o.confirm()
-	if (len(o.waiting) > 0 || o.wantsRound()) && len(o.rounds) < roundsMax {
+	if (len(o.waiting) > 0 || o.lease.due) && len(o.rounds) < roundsMax {
 		o.begin()
 		o.confirm() // a sole voter
 	}
@@ -155,7 +155,7 @@ func (o *owner) begin() {
 		o.lastRound = 1
 	}
 	o.rounds = append(o.rounds, ownerRound{id: o.lastRound, requests: o.waiting, conf: o.conf, started: o.mono, told: []fenceOf{{o.cfg.Self.NodeID, o.tail.told()}}})
-	o.waiting = nil
+	o.waiting, o.lease.due = nil, false
 	var chosen [4]uint64 // enough for 9 voters without an allocation
 	o.ask(o.chooseQuorum(chosen[:0], ownedOf))
 }
@@ -344,6 +344,7 @@ func (o *owner) tick() {
 		o.rounds[i].requests = slices.DeleteFunc(o.rounds[i].requests, late)
 	}
 	o.askAgain()
+	o.renewLease()
 }
 
 // askAgain asks all voters for the latest round, as one that was asked may be gone.

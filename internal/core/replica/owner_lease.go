@@ -25,6 +25,8 @@ type ownerLease struct {
 	until time.Duration
 	// lastRequest is the tick of the latest request in lease mode in such a group, 0 if there was none.
 	lastRequest uint64
+	// due is set if the next step is to begin a round for the lease.
+	due bool
 	// waits are until when this process answers nothing in groups that it was granted while an earlier owner had a lease.
 	waits map[string]tenureWait
 }
@@ -88,9 +90,9 @@ func (o *owner) serveByLease(req *Request, group string, g timeline.Group) bool 
 	return true
 }
 
-// wantsRound reports whether the lease needs a round: while requests in lease mode come, and none is in flight.
-func (o *owner) wantsRound() bool {
-	return len(o.rounds) == 0 && o.lease.lastRequest != 0 && o.ticks-o.lease.lastRequest <= leaseIdleTicks
+// renewLease has the lease renewed each tick while requests in lease mode come, unless a round is in flight.
+func (o *owner) renewLease() {
+	o.lease.due = len(o.rounds) == 0 && o.lease.lastRequest != 0 && o.ticks-o.lease.lastRequest <= leaseIdleTicks
 }
 
 // extendLease extends the lease by a round that is confirmed.
@@ -105,6 +107,8 @@ type endings struct {
 	of map[string]leaseEnding
 	// late are answers that are due later, in their order.
 	late []lateAnswer
+	// awaited is set if requests of timelines that this leader owns wait for leases of earlier owners.
+	awaited bool
 }
 
 // leaseEnding is a lease that is ending.
@@ -146,8 +150,8 @@ func (t *timelines) noteEnding(name string) leaseEnding {
 	return end
 }
 
-// endLeases proposes that leases have ended which have run out, and gives the answers that are due. They come after that: what a caller asks for next
-// comes later in the log.
+// endLeases proposes, at each tick, that leases have ended which have run out, and gives the answers that are due. They come after that: what a
+// caller asks for next comes later in the log. Requests that wait for leases try again.
 func (t *timelines) endLeases() {
 	for _, name := range t.state.Timelines.Ending() {
 		if end := t.noteEnding(name); !end.proposed && end.until <= t.mono {
@@ -161,6 +165,10 @@ func (t *timelines) endLeases() {
 		late = late[1:]
 	}
 	t.endings.late = late
+	if t.endings.awaited {
+		t.endings.awaited = false
+		t.leading.queue.release()
+	}
 }
 
 // drop fails the requests of a leadership that has ended.

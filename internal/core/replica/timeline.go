@@ -260,7 +260,7 @@ func (t *timelines) issue(p *pending) (issued uint64, hold bool, failed *isotone
 	var a *oracle.Allocator
 	hold = ok && have.Bound == 0 && !t.hasOwner(g) && !mutant.On(mutant.OwnUngranted) // until it is granted
 	if t.owner.owns(g.Owner, g.Session) && t.owner.awaitsLease(have.Group, g) {
-		hold = true
+		hold, t.endings.awaited = true, true
 	}
 	if !hold {
 		a, failed = t.owner.open(p.Timeline)
