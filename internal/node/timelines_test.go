@@ -19,8 +19,12 @@ func withTimelines(cfg *node.Config) { cfg.Timelines = true }
 
 // ask asks a node for timestamps of a timeline.
 func ask(n *node.Node, timeline string, count uint64) (isotone.Range, error) {
+	return askIn(isotone.ReadQuorum, n, timeline, count)
+}
+
+func askIn(mode isotone.ReadMode, n *node.Node, timeline string, count uint64) (isotone.Range, error) {
 	done := make(chan *front.Batch, 1)
-	n.Submit(&front.Batch{Timeline: timeline, Counts: []uint64{count}, Ranges: make([]isotone.Range, 1), Done: func(b *front.Batch) { done <- b }})
+	n.Submit(&front.Batch{Mode: mode, Timeline: timeline, Counts: []uint64{count}, Ranges: make([]isotone.Range, 1), Done: func(b *front.Batch) { done <- b }})
 	b := <-done
 	return b.Ranges[0], b.Err
 }
@@ -288,6 +292,66 @@ func TestTimelines_AreAnsweredByTheirOwner(t *testing.T) {
 		r, err := c.next("orders")
 		return above(0, r, err)
 	})
+}
+
+// TestTimelines_OwnersAnswerByLeases where operators allow that, and give it up at once where they end it.
+func TestTimelines_OwnersAnswerByLeases(t *testing.T) {
+	c := newTenant(t)
+	c.must(of(front.CreateTimelines, "orders"))
+	group := front.TimelineChange{Group: c.list("", "", 1).Timelines[0].Group}
+	act := func(action string, node uint64) front.TimelineChange {
+		group.Action, group.NodeID = action, node
+		return group
+	}
+	served := func(id uint64) float64 { return series(c.cluster, id)[`lease_requests_total{answered_by="lease"}`] }
+	last := isotone.Timestamp{}
+	await.Until(t, "an owner that does not lead answers by a lease", func() bool {
+		leader := c.leader()
+		owner := leader%3 + 1
+		c.must(act(front.LeaseGroup, 0)) // also where that is so already
+		before := served(owner)
+		r, err := askIn(isotone.ReadLease, c.nodes[owner], "orders", 3)
+		if err != nil {
+			_ = c.change(act(front.GrantGroup, owner))
+			return false
+		}
+		if !last.Before(r.First) {
+			t.Errorf("node %d issues %v after %v", owner, r, last)
+		}
+		last = r.Last()
+		return served(owner) > before && c.leader() == leader
+	})
+	c.refused(of(front.SealTimeline, "orders"), isotone.ErrInvalidArgument, "isotone group lease GROUP off")
+	c.must(act(front.UnleaseGroup, 0))
+	c.must(act(front.UnleaseGroup, 0))
+	c.must(of(front.SealTimeline, "orders"))
+}
+
+// TestTimelines_LeaveANodeThatDrains before it ends, and others answer.
+func TestTimelines_LeaveANodeThatDrains(t *testing.T) {
+	c := tenant{newCluster(t, 3, func(cfg *node.Config) { cfg.Timelines, cfg.GroupSettle = true, 20*cfg.Tick }), t}
+	var names []string
+	for i := range 12 {
+		names = append(names, fmt.Sprint("orders-", i))
+	}
+	c.must(of(front.CreateTimelines, names...))
+	leaving := uint64(0)
+	await.Until(t, "a follower owns groups", func() bool {
+		leaving = c.leader()%3 + 1
+		return c.nodes[leaving].GroupsToLeave() > 0
+	})
+	c.nodes[leaving].Drain()
+	await.Until(t, "it owns none", func() bool { return c.nodes[leaving].GroupsToLeave() == 0 })
+	for _, name := range names {
+		await.Until(t, "another node answers for "+name, func() bool {
+			for id, n := range c.nodes {
+				if _, err := ask(n, name, 1); err == nil && id != leaving {
+					return true
+				}
+			}
+			return false
+		})
+	}
 }
 
 // TestTimelines_GoToTheNodesThatTheyPrefer: at once to the first, and to the second if that is gone.

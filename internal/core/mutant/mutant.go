@@ -273,7 +273,7 @@ func (m Mutant) IsDirected() bool {
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
 		ClientFloorByAnyone, ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal,
 		FenceByApplied, CompactedIsClean, NoConfigFence, CountAnyone, OldConfigCounts, OwnerReusesNumber, CountLateTold, TimelineFillsQueue, TimelinesWithLeader,
-		NoOwnerWait, OwnerWaitWithoutRate, OwnerLeaseFromAnswer, OwnerLeaseOverTouched, OwnerLeaseUnlogged, LeaseOutlivesEnd, LeaseEndUnfenced, LeaseOffEarly, FloorUnderLease:
+		OwnerWaitWithoutRate, OwnerLeaseFromAnswer, OwnerLeaseOverTouched, LeaseOutlivesEnd, LeaseEndUnfenced, LeaseOffEarly:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

@@ -77,15 +77,12 @@ var ownerHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.OwnerReusesNumber: answersByLateAnswer,
 	mutant.CountLateTold:     answersByLateAnswer,
 
-	mutant.NoOwnerWait:           answersUnderLease,
 	mutant.OwnerWaitWithoutRate:  answersUnderLeaseOfASlowClock,
 	mutant.OwnerLeaseFromAnswer:  leaseFromAnswer,
 	mutant.OwnerLeaseOverTouched: leaseOverTouched,
-	mutant.OwnerLeaseUnlogged:    answersUnlogged,
 	mutant.LeaseOutlivesEnd:      answersAfterTheEnd,
 	mutant.LeaseEndUnfenced:      extendsAfterTheEnd,
 	mutant.LeaseOffEarly:         movesUnderLease,
-	mutant.FloorUnderLease:       acknowledgesFloorUnderLease,
 
 	mutant.TimelineFillsQueue:  leavesNoRoom,
 	mutant.TimelinesWithLeader: endsWithLeadership,

@@ -28,7 +28,8 @@ import (
 type OwnerAsk struct {
 	// Peer is who asks, or is to be asked.
 	Peer uint64
-	// Session identifies the asking process, and Round its question.
+	// Session identifies the asking process, and Round its question. Round 0 asks the leader to give the groups of that process to others; there is no
+	// answer.
 	Session, Round uint64
 }
 
@@ -54,6 +55,8 @@ type owner struct {
 	// held are requests that wait for the next tick, see [owner.awaitsLease].
 	held  []pending
 	lease ownerLease
+	// leaves is set from Input.StopOwning on.
+	leaves bool
 }
 
 // ownerRound is a question to all voters, with the requests that it answers.
@@ -120,7 +123,14 @@ func (o *owner) owns(member, session uint64) bool {
 
 // step answers other owners, takes the answers of voters, and begins a round if requests wait.
 func (o *owner) step(in *Input) {
+	if o.leaves = o.leaves || in.StopOwning; in.StopOwning {
+		o.leave()
+	}
 	for _, q := range in.OwnerAsks {
+		if p := o.peers[q.Peer]; q.Round == 0 && p != nil {
+			p.leaves = q.Session
+			continue
+		}
 		o.effects.TellOwners = append(o.effects.TellOwners, OwnerAnswer{OwnerAsk: q, Fence: o.tail.told()})
 	}
 	for _, a := range in.OwnerAnswers {
@@ -345,6 +355,15 @@ func (o *owner) tick() {
 	}
 	o.askAgain()
 	o.renewLease()
+	o.leave()
+}
+
+// leave asks the leader to give the groups of this process to others, if it is to own none.
+func (o *owner) leave() {
+	self := o.cfg.Self
+	if o.leaves && o.lead != 0 && o.lead != self.NodeID && o.state.Timelines.OwnedBy(self.NodeID, self.Session) > 0 {
+		o.effects.AskVoters = append(o.effects.AskVoters, OwnerAsk{Peer: o.lead, Session: self.Session})
+	}
 }
 
 // askAgain asks all voters for the latest round, as one that was asked may be gone.

@@ -133,8 +133,11 @@ func (t *timelines) isLate(c timeline.Command) bool {
 		g, _ := t.state.Timelines.Group(have.Group)
 		return g.Lease != 0 && !mutant.On(mutant.FloorUnderLease)
 	case timeline.KindLeaseEnd:
-		t.noteEnding(c.Group)
-		return true
+		g, _ := t.state.Timelines.Group(c.Group)
+		if g.Ending {
+			t.noteEnding(c.Group)
+		}
+		return g.Ending
 	}
 	return false
 }

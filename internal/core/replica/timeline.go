@@ -77,8 +77,8 @@ func (t *timelines) request(q TimelineRequest) {
 // complete sets what a caller does not know: how far the shared ceiling is to be, and the processes of a grant.
 func (t *timelines) complete(c *timeline.Command) {
 	c.Target = t.target()
-	if g, _ := t.state.Timelines.Group(c.Group); c.Kind == timeline.KindLeaseOn || c.Kind == timeline.KindLeaseEnd {
-		c.Grant, c.Lease = g.Grant, g.Lease
+	if g, _ := t.state.Timelines.Group(c.Group); c.Kind == timeline.KindLeaseEnd {
+		c.Lease = g.Lease
 	}
 	for i := range c.Grants {
 		g, _ := t.state.Timelines.Group(c.Grants[i].Group)
@@ -194,14 +194,14 @@ func (t *timelines) shared() uint64 {
 // ownerSilentTicks is how long an owner may be silent before the leader takes its groups, as a follower's leader may.
 const ownerSilentTicks = suspectTicksMin
 
-// hasOwner reports whether the owner of a group is this process, or one that is connected and has answered a heartbeat lately. At the beginning
+// hasOwner reports whether the owner of a group is this process, or one that is connected, does not leave, and has answered a heartbeat lately. At the beginning
 // of a term nobody has.
 func (t *timelines) hasOwner(g timeline.Group) bool {
 	if t.owner.owns(g.Owner, g.Session) {
 		return true
 	}
 	p := t.peers[g.Owner]
-	return p != nil && g.Session != 0 && p.session == g.Session &&
+	return p != nil && g.Session != 0 && p.session == g.Session && p.leaves != p.session &&
 		(t.leading.tenure < ownerSilentTicks || p.lastActive > 0 && t.ticks-p.lastActive < ownerSilentTicks)
 }
 
@@ -245,7 +245,7 @@ func (t *timelines) nodes() []timeline.Node {
 		if p := t.peers[id]; id != self.NodeID && p != nil && p.session != 0 && p.session == m.Session {
 			list = append(list, timeline.Node{
 				Number: oracle.NodeOf(id), Member: id, Session: p.session, Settled: t.ticks-p.since >= uint64(t.cfg.SettleTicks),
-				Ready: m.ClientAddr != "" && p.lastActive > 0 && t.ticks-p.lastActive <= readyTicks && last <= pr.Match+readyLag,
+				Ready: m.ClientAddr != "" && p.leaves != p.session && p.lastActive > 0 && t.ticks-p.lastActive <= readyTicks && last <= pr.Match+readyLag,
 			})
 		}
 	})

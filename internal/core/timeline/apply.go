@@ -211,7 +211,7 @@ func (t *Table) leaseOn(index uint64, c Command) Refusal {
 	switch {
 	case !ok:
 		return NoGroup
-	case g.Grant != c.Grant || g.Owner == 0:
+	case g.Ending:
 		return Superseded
 	case g.Lease == 0:
 		g.Lease = index
@@ -222,7 +222,10 @@ func (t *Table) leaseOn(index uint64, c Command) Refusal {
 
 func (t *Table) leaseEnd(c Command) Refusal {
 	g, refused := t.leased(c)
-	if refused == Done {
+	switch {
+	case refused == Superseded && g.Lease == 0:
+		return Done
+	case refused == Done:
 		g.Ending = true
 		t.putGroup(c.Group, g)
 	}

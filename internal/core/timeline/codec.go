@@ -32,7 +32,7 @@ func (c Command) Append(b []byte) []byte {
 	case KindDrop:
 		return text(b, c.Group)
 	case KindLeaseOn, KindLeaseOff, KindLeaseEnd:
-		return number(text(b, c.Group), c.Grant, c.Lease)
+		return number(text(b, c.Group), c.Lease)
 	}
 	b = number(text(b, c.Name), c.ID)
 	switch c.Kind {
@@ -66,7 +66,7 @@ func DecodeCommand(b []byte) (Command, error) {
 	case KindDrop:
 		c.Group = d.name()
 	case KindLeaseOn, KindLeaseOff, KindLeaseEnd:
-		c.Group, c.Grant, c.Lease = d.name(), d.number(), d.number()
+		c.Group, c.Lease = d.name(), d.number()
 	case KindDelete, KindSeal:
 		c.Name, c.ID = d.name(), d.number()
 	case KindMove:

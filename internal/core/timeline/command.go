@@ -24,7 +24,7 @@ const (
 	KindMake Kind = 8
 	// KindDrop removes Group, which has no timelines and was made by an operator.
 	KindDrop Kind = 9
-	// KindLeaseOn allows the owner of Group since Grant to answer by a lease.
+	// KindLeaseOn allows the owner of Group to answer by a lease, and later owners as well.
 	KindLeaseOn Kind = 10
 	// KindLeaseOff: no process answers by the lease of Group since Lease any more. It takes effect once that is ending, and a leader
 	// proposes it when every lease of before has run out.
@@ -54,9 +54,8 @@ type Command struct {
 	Quota Quota
 	// Prefer has at most PreferMax nodes.
 	Prefer []uint64
-	// Grant, with KindLeaseOn, and Lease, with KindLeaseEnd and KindLeaseOff, are those of the group: one that comes late does not meet
-	// another tenure or lease.
-	Grant, Lease uint64
+	// Lease is that of the group, with KindLeaseEnd and KindLeaseOff: one that comes late does not meet another lease.
+	Lease uint64
 }
 
 // Fences reports whether the owner of a timeline has to have applied c before it answers a request that came after c was committed: c changes

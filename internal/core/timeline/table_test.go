@@ -59,10 +59,11 @@ var refusals = []struct {
 	{"drop a group with timelines", timeline.NotEmpty, []timeline.Command{
 		{Kind: timeline.KindMake, Group: "eu"}, {Kind: timeline.KindCreate, Creations: []timeline.Creation{{Name: "a", Group: "eu"}}}, {Kind: timeline.KindDrop, Group: "eu"},
 	}},
-	{"lease without an owner", timeline.Superseded, []timeline.Command{{Kind: timeline.KindLeaseOn, Group: "h000"}}},
-	{"lease of another tenure", timeline.Superseded, []timeline.Command{grantOf("h000", 1, 0), grantOf("h000", 1, 1), {Kind: timeline.KindLeaseOn, Group: "h000", Grant: 1}}},
+	{"lease without an owner", timeline.Done, []timeline.Command{{Kind: timeline.KindLeaseOn, Group: "h000"}}},
+	{"lease of no group", timeline.NoGroup, []timeline.Command{{Kind: timeline.KindLeaseOn, Group: "eu"}}},
+	{"lease again while it is ending", timeline.Superseded, leased(endOf("h000", 4), timeline.Command{Kind: timeline.KindLeaseOn, Group: "h000"})},
 	{"the end of another lease", timeline.Superseded, leased(timeline.Command{Kind: timeline.KindLeaseEnd, Group: "h000", Lease: 3})},
-	{"the end of no lease", timeline.Superseded, []timeline.Command{grantOf("h000", 1, 0), {Kind: timeline.KindLeaseEnd, Group: "h000"}}},
+	{"the end of no lease", timeline.Done, []timeline.Command{grantOf("h000", 1, 0), {Kind: timeline.KindLeaseEnd, Group: "h000"}}},
 	{"the end of a lease", timeline.Done, leased(endOf("h000", 4))},
 	{"a lease is off that is not ending", timeline.Superseded, leased(offOf("h000", 4))},
 	{"another lease is off", timeline.Superseded, leased(endOf("h000", 4), offOf("h000", 3))},
@@ -88,7 +89,7 @@ func offOf(group string, lease uint64) timeline.Command {
 func leased(then ...timeline.Command) []timeline.Command {
 	return append([]timeline.Command{
 		create("b"), {Kind: timeline.KindCreate, Creations: []timeline.Creation{{Name: "a", Group: "h000"}}},
-		grantOf("h000", 1, 0), {Kind: timeline.KindLeaseOn, Group: "h000", Grant: 3},
+		grantOf("h000", 1, 0), {Kind: timeline.KindLeaseOn, Group: "h000"},
 	}, then...)
 }
 
