@@ -123,12 +123,18 @@ func (r *timestampsRequest) parse(b []byte) error {
 		case f.Is(5, protowire.Fixed64Type):
 			r.floor, r.wideFloor, r.u64Floor = f.number, nil, f.N
 		case f.Is(6, protowire.BytesType):
-			if r.timeline = f.Bytes; !utf8.Valid(r.timeline) {
-				return errMalformed
-			}
+			return r.name(f.Bytes)
 		}
 		return nil
 	})
+}
+
+// name sets the name of the timeline, which is text.
+func (r *timestampsRequest) name(b []byte) error {
+	if r.timeline = b; !utf8.Valid(b) {
+		return errMalformed
+	}
+	return nil
 }
 
 // Ask is a valid request for timestamps.
