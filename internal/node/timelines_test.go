@@ -400,12 +400,13 @@ func TestTimelines_AreForwarded(t *testing.T) {
 		cfg.Forward = func(wake func()) node.Forwarder { return &elsewhere{wake: wake} }
 	}), t}
 	c.must(of(front.CreateTimelines, "a"))
-	for _, name := range []string{"a", "nothing"} {
+	owner := func() uint64 { return c.list("a", "", 1).Timelines[0].NodeID }
+	for name, has := range map[string]func() uint64{"a": owner, "nothing": c.leader} { // the leader says that there is none
 		for asked := false; !asked; {
-			leader := c.leader() // which owns it
-			r, err := ask(c.nodes[leader%3+1], name, 1)
-			if asked = c.leader() == leader; asked && (err != nil || r.First.Time != 1) {
-				t.Errorf("a follower, of timeline %s: %v, %v", name, r, err)
+			at := has()
+			r, err := ask(c.nodes[at%3+1], name, 1)
+			if asked = at != 0 && has() == at; asked && (err != nil || r.First.Time != 1) {
+				t.Errorf("another node, of timeline %s: %v, %v", name, r, err)
 			}
 		}
 	}

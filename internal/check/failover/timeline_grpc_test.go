@@ -34,10 +34,10 @@ func overHTTP2(t *testing.T) *http.Client {
 }
 
 // get asks a node for a timestamp of a timeline.
-func get(c *http.Client, n *chaos.Node, timeline string) (a called, err error) {
+func get(c *http.Client, addr, timeline string) (a called, err error) {
 	message := append([]byte{0x32, byte(len(timeline))}, timeline...)
 	body := grpc.EndFrame(append(grpc.BeginFrame(nil), message...), 0)
-	r, err := http.NewRequest(http.MethodPost, "http://"+n.HTTPAddr+grpc.PathTimestampsGet, bytes.NewReader(body))
+	r, err := http.NewRequest(http.MethodPost, "http://"+addr+grpc.PathTimestampsGet, bytes.NewReader(body))
 	if err != nil {
 		return a, err
 	}
@@ -92,11 +92,11 @@ func TestGRPC_TheOwnerOfATimelineAnswers(t *testing.T) {
 		}
 	}
 	leader := c.WaitLeader() // which alone knows that there is none
-	if a, err := get(client, leader, "nothing"); err != nil || a.status != "5" || !strings.Contains(a.details, "not_found") {
+	if a, err := get(client, leader.HTTPAddr, "nothing"); err != nil || a.status != "5" || !strings.Contains(a.details, "not_found") {
 		t.Errorf("the leader of a timeline that there is not: %+v, %v", a, err)
 	}
 	for _, n := range c.Nodes {
-		if a, err := get(client, n, strings.Repeat("x", 65)); err != nil || a.status != "3" || !strings.Contains(a.details, "a name of 65 bytes") {
+		if a, err := get(client, n.HTTPAddr, strings.Repeat("x", 65)); err != nil || a.status != "3" || !strings.Contains(a.details, "a name of 65 bytes") {
 			t.Errorf("node %d of a name that is too long: %+v, %v", n.ID, a, err)
 		}
 	}
@@ -107,7 +107,7 @@ func untilOwned(t *testing.T, client *http.Client, n *chaos.Node, name string, o
 	t.Helper()
 	await.Done(t, await.Timeout, func() (bool, string) {
 		var err error
-		a, err = get(client, n, name)
+		a, err = get(client, n.HTTPAddr, name)
 		done := err == nil && (n == owner && a.status == "0" || n != owner && strings.Contains(a.details, owner.HTTPAddr))
 		return done, fmt.Sprintf("node %d of timeline %s, which is at %s: status %q, %q, %v", n.ID, name, owner.HTTPAddr, a.status, a.details, err)
 	})
