@@ -99,7 +99,7 @@ func TestForward_TimelinesOfAllOwnersAreServedByOneNode(t *testing.T) {
 			l.More(t, 20)
 		}
 	}
-	for range trial.Short(3, 1) {
+	for range trial.Short(2, 1) {
 		more()
 		leader := c.WaitLeader()
 		var owner *chaos.Node
