@@ -114,7 +114,7 @@ internal/check/fakecluster:     internal/inspect/survey
 conformance/vectors:
 internal/check/conformance:     . snowflake internal/core/interval internal/core/lincheck internal/host/steady internal/check/child internal/check/cluster internal/check/ports conformance/vectors
 internal/check/chromium:        ; golang.org/x/net
-internal/check/trial:           . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/evidence internal/check/parallel
+internal/check/trial:           . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/ports internal/check/evidence internal/check/parallel
 internal/check/verify/driver:   . internal/reply internal/check/child internal/check/cluster internal/check/pgserver ; golang.org/x/sys
 internal/check/verify:          . internal/core/lincheck internal/check/child internal/check/cluster internal/check/namespace internal/check/ports internal/check/strace internal/check/verify/driver internal/check/wallclock
 internal/check/verify/report:   . internal/check/bench internal/check/svg internal/check/verify
