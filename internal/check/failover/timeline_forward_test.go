@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
@@ -119,6 +122,11 @@ func TestForward_TimelinesOfAllOwnersAreServedByOneNode(t *testing.T) {
 		owner.Start()
 		c.spread()
 		more()
+		owner.Stop()
+		more()
+		owner.Cont()
+		more()
+		c.spread()
 		if leader = c.WaitLeader(); leader != c.entry {
 			leader.Kill()
 			more()
@@ -192,4 +200,39 @@ func TestForward_EachProtocolAsksTheOwner(t *testing.T) {
 	if at := c.Nodes[2].HTTPAddr; err != nil || !strings.Contains(resp, "-MOVED ") || !strings.Contains(resp, at) {
 		t.Errorf("%q, %v; want %s", resp, err, at)
 	}
+}
+
+// TestForward_WhatNoOwnerAnswersIsGivenUp, and served again afterwards, in both ways.
+func TestForward_WhatNoOwnerAnswersIsGivenUp(t *testing.T) {
+	t.Parallel()
+	c := startForwarded(t)
+	others := c.Others(c.entry)
+	for _, n := range others {
+		n.Stop()
+	}
+	ask := func(want ...isotone.Code) {
+		t.Helper()
+		var all sync.WaitGroup
+		for _, addr := range []string{c.entry.HTTPAddr, c.proxy} {
+			for _, name := range append([]string{""}, forwardedNames...) {
+				target := "/timestamp?n=1"
+				if name != "" {
+					target += "&timeline=" + name
+				}
+				all.Go(func() {
+					a, err := chaos.Get(addr, target, trial.AnswerTimeout)
+					if err != nil || !slices.Contains(want, a.Code()) {
+						t.Errorf("%s of %s: %v, %v; want %q", target, addr, a, err, want)
+					}
+				})
+			}
+		}
+		all.Wait()
+	}
+	ask(isotone.CodeDeadlineExceeded, isotone.CodeNoLeader)
+	for _, n := range others {
+		n.Cont()
+	}
+	c.Settle()
+	ask("")
 }

@@ -6,3 +6,6 @@ func (u *Upstream) Kept() int {
 	defer u.mu.Unlock()
 	return len(u.lines) + len(u.held) + len(u.waiting) + u.linesUnder
 }
+
+// UnderWay returns how many requests of timelines are under way.
+func (u *Upstream) UnderWay() int { return u.linesUnder }

@@ -23,8 +23,8 @@ type order struct {
 }
 
 const (
-	// linePlaces is how many requests of a timeline are under way at most: package client sends two at a time. linesUnderMax bounds
-	// those of all timelines: each has a goroutine. It takes owners that do not answer to have so many.
+	// linePlaces is how many requests of a timeline are under way at most: package client sends two at a time. With linesUnderMax of
+	// all timelines no other one begins: each request has a goroutine. It takes owners that do not answer to have so many.
 	linePlaces    = 2
 	linesUnderMax = 1024
 	// lineShare is the part of all requests that wait which one timeline may have, as at a node: a flood leaves room for others.
@@ -95,14 +95,13 @@ func (u *Upstream) sendLines() {
 		o := u.waiting[at]
 		o.listed = false
 		u.send(o)
-		u.goOn(o) // it has a place left if there are no more for all
 	}
 	u.waiting = slices.Delete(u.waiting, 0, at)
 }
 
 // send makes bundles of what waits of an order, as far as they may be under way.
 func (u *Upstream) send(o *order) {
-	for o.maySend() && (o == &u.main || u.linesUnder < linesUnderMax) {
+	for o.maySend() {
 		o.turn = !o.turn
 		if o.mayFloor() && (o.turn || len(o.pending) == 0) {
 			b := o.floored[0]

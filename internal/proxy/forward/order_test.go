@@ -85,8 +85,8 @@ func TestUpstream_OfATimelineNeverJoinsWhatWasSent(t *testing.T) {
 	for range 10 {
 		u.Turn(0)
 	}
-	if got := u.linesAsked(); len(got) != 2 || got[0].Count != 1 || got[1].Count != 1 {
-		t.Errorf("%v while two are under way", got)
+	if got := u.linesAsked(); u.UnderWay() != 2 || len(got) != 2 || got[0].Count != 1 || got[1].Count != 1 {
+		t.Errorf("%v, %d under way; want two, which were sent before", got, u.UnderWay())
 	}
 	close(hold)
 	u.untilAnswered(t, list...)
@@ -171,7 +171,6 @@ func TestUpstream_FloorsAreThoseOfTheirTimeline(t *testing.T) {
 func TestUpstream_ASilentOwnerDelaysNobodyElse(t *testing.T) {
 	const timeout = 100 * time.Millisecond
 	u := newTurns(t, forward.Config{Timeout: timeout})
-	const names = 1024 + 100 // linesUnderMax, and more
 	u.set(func() { u.silent = map[string]bool{} })
 	var gone []*submitted
 	silent := func(name string) {
@@ -198,14 +197,27 @@ func TestUpstream_ASilentOwnerDelaysNobodyElse(t *testing.T) {
 	if s := u.Status(); s.NotReady != "" {
 		t.Errorf("the proxy is not ready: %s", s.NotReady)
 	}
-	gone = nil
-	for i := range names {
-		silent(fmt.Sprint("gone-", i))
-	}
-	u.Turn(0)
-	u.untilAnswered(t, u.submit(isotone.ReadDefault, 1))
-	u.untilAnswered(t, gone...)
 	u.keepsNothing(t)
+}
+
+// TestUpstream_RequestsToOwnersAreBounded, and take no place of the default order.
+func TestUpstream_RequestsToOwnersAreBounded(t *testing.T) {
+	const most, more = 1024, 50 // linesUnderMax
+	u := newTurns(t, forward.Config{Timeout: time.Hour})
+	u.set(func() { u.silent = map[string]bool{} })
+	var list []*submitted
+	for i := range most + more {
+		name := fmt.Sprint("gone-", i)
+		u.set(func() { u.silent[name] = true })
+		list = append(list, u.submitTo(name, front.Batch{}, 1))
+	}
+	u.until(t, "as many are asked as may be", func() bool { return len(u.linesAsked()) == most })
+	u.untilAnswered(t, u.submit(isotone.ReadDefault, 1))
+	if n := u.UnderWay(); n != most {
+		t.Errorf("%d requests are under way, want %d", n, most)
+	}
+	u.Upstream.Close()
+	u.untilAnswered(t, list...)
 }
 
 // TestUpstream_ATimelineLeavesRoomForOthers that wait.
