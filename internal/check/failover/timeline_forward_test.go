@@ -202,7 +202,7 @@ func TestForward_EachProtocolAsksTheOwner(t *testing.T) {
 	}
 }
 
-// TestForward_WhatNoOwnerAnswersIsGivenUp, and served again afterwards, in both ways.
+// TestForward_WhatNoOwnerAnswersIsGivenUp, and served again afterwards, in both ways. A quota that is used up is that of one timeline.
 func TestForward_WhatNoOwnerAnswersIsGivenUp(t *testing.T) {
 	t.Parallel()
 	c := startForwarded(t)
@@ -210,29 +210,36 @@ func TestForward_WhatNoOwnerAnswersIsGivenUp(t *testing.T) {
 	for _, n := range others {
 		n.Stop()
 	}
-	ask := func(want ...isotone.Code) {
+	ask := func(names []string, want ...isotone.Code) {
 		t.Helper()
 		var all sync.WaitGroup
 		for _, addr := range []string{c.entry.HTTPAddr, c.proxy} {
-			for _, name := range append([]string{""}, forwardedNames...) {
-				target := "/timestamp?n=1"
+			for _, name := range names {
+				target := "/timestamp?n=1000"
 				if name != "" {
 					target += "&timeline=" + name
 				}
 				all.Go(func() {
 					a, err := chaos.Get(addr, target, trial.AnswerTimeout)
-					if err != nil || !slices.Contains(want, a.Code()) {
-						t.Errorf("%s of %s: %v, %v; want %q", target, addr, a, err, want)
+					if err != nil {
+						t.Error(err)
+					} else if code := a.Code(); len(want) > 0 && !slices.Contains(want, code) {
+						t.Errorf("%s of %s: %d %q; want %q", target, addr, a.Status, code, want)
 					}
 				})
 			}
 		}
 		all.Wait()
 	}
-	ask(isotone.CodeDeadlineExceeded, isotone.CodeNoLeader)
+	every := append([]string{""}, forwardedNames...)
+	ask(every, isotone.CodeDeadlineExceeded, isotone.CodeNoLeader)
 	for _, n := range others {
 		n.Cont()
 	}
 	c.Settle()
-	ask("")
+	ask(every, "")
+	operate(t, c.Cluster, "timeline", "quota", "one", "--timestamps", "1")
+	ask([]string{"one"}) // one of them still has the quota of the first second
+	ask([]string{"one"}, isotone.CodeQuotaExceeded)
+	ask([]string{"", "two", "three"}, "")
 }

@@ -124,8 +124,9 @@ func (u *Upstream) begin(b *bundle) {
 		u.work <- b
 		return
 	}
-	// What waits for an owner that does not answer is given up when its time is over, and not later because others were before it.
-	b.until = b.parts[0].Taken.Add(u.cfg.Timeout)
+	// What waits for an owner that does not answer is given up when its time is over, and not later because others were before it. That is
+	// a little before the fronts give up, so that clients are told why.
+	b.until = b.parts[0].Taken.Add(u.cfg.Timeout - u.cfg.Timeout/10)
 	u.linesUnder++
 	u.workers.Go(func() { u.carry(b) })
 }
