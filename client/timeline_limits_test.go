@@ -45,6 +45,13 @@ func TestTimeline_NamesOfNoneMakeRoom(t *testing.T) {
 	c := f.dial(client.Options{})
 	a := c.Timeline("a")
 	next(t, a)
+	deleted := c.Timeline("deleted")
+	f.create(1, "deleted")
+	next(t, deleted)
+	f.change(func() { delete(f.lines, "deleted") })
+	if _, err := deleted.Timestamp(within(t, 20*time.Second)); !errors.Is(err, isotone.ErrNotFound) {
+		t.Errorf("a timeline that was deleted: %v", err)
+	}
 	old := c.Timeline("0")
 	for i := range client.TimelinesMax + 10 {
 		if _, err := c.Timeline(fmt.Sprint(i)).Timestamp(within(t, 20*time.Second)); !errors.Is(err, isotone.ErrNotFound) {
@@ -55,6 +62,9 @@ func TestTimeline_NamesOfNoneMakeRoom(t *testing.T) {
 	next(t, c.Timeline("b"))
 	next(t, a)
 	next(t, c.Timeline("0"))
+	if _, err := deleted.Timestamp(within(t, 20*time.Second)); !errors.Is(err, isotone.ErrNotFound) || !strings.Contains(err.Error(), "there is no timeline") {
+		t.Errorf("a timeline that was answered before is forgotten: %v", err)
+	}
 	_, err := old.Timestamp(t.Context())
 	_, err2 := old.Above(isotone.Timestamp{Time: 1}).Timestamps(t.Context(), 2)
 	for _, err := range []error{err, err2} {
