@@ -221,12 +221,17 @@ func (cn *conn) settle(b *batch, refusal *isotone.Error) bool {
 	case cn.older(b, refusal):
 		b.order.requeue(b)
 		p.put(cn)
+	case refusal.Code == isotone.CodeQuotaExceeded && b.order.timeline != nil:
+		cn.lineOverQuota(b, refusal)
 	case refusal.Code == isotone.CodeQuotaExceeded:
 		if !cn.overQuota(b, refusal) {
 			return false
 		}
 	case !transient(refusal.Code):
 		cn.pauses = 0
+		if refusal.Code == isotone.CodeNotFound && b.order.timeline != nil {
+			p.client.timelines.missed(b.order)
+		}
 		p.put(cn)
 		b.finish(refusal)
 	case b.order.timeline != nil:
@@ -312,6 +317,17 @@ func (cn *conn) turnedAway(b *batch, refusal *isotone.Error) {
 	if owner != nil {
 		owner.dispatch()
 	}
+}
+
+// lineOverQuota queues a request of a timeline again that exceeds a quota. The timeline waits for as long as the node asks, and others
+// of the node do not.
+func (cn *conn) lineOverQuota(b *batch, refusal *isotone.Error) {
+	cn.answered.Store(true)
+	b.order.quota.Store(refusal)
+	b.order.requeue(b)
+	cn.pool.client.retried(cn.addr, refusal)
+	cn.pool.client.timelines.limited(b.order, refusal)
+	cn.pool.put(cn)
 }
 
 // overQuota queues a request again that exceeds the client's quota, and sends nothing on this

@@ -168,7 +168,7 @@ func (o *order) queueAlone(b *batch) error {
 	defer o.mu.Unlock()
 	switch {
 	case o.closed:
-		return ErrClosed
+		return o.ending()
 	case len(o.alone) >= aloneMax:
 		return isotone.Errorf(isotone.CodeOverloaded, "%d calls with floors are waiting%s", aloneMax, o.client.trouble.text())
 	}
@@ -377,8 +377,26 @@ func (o *order) requeue(b *batch) {
 	}
 	o.mu.Unlock()
 	if closed {
-		b.finish(ErrClosed)
+		b.finish(o.ending())
 	}
+}
+
+// ending is the error of calls after the end: that of the client, or of a timeline that has made room for another.
+func (o *order) ending() error {
+	if o.timeline != nil && o.timeline.gone {
+		return isotone.Errorf(isotone.CodeNotFound, "timeline %q: there was none, and this reader has made room for others; call Client.Timeline again", o.timeline.name)
+	}
+	return ErrClosed
+}
+
+// isIdle reports whether no call waits to be sent. The caller holds mu.
+func (o *order) isIdle() bool {
+	for i := range o.queues {
+		if o.queues[i].open.Load().calls() > 0 {
+			return false
+		}
+	}
+	return len(o.ready) == 0 && len(o.alone) == 0
 }
 
 // end fails all waiting and later calls.

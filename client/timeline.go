@@ -7,7 +7,7 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// TimelinesMax is how many timelines one client may be asked for in its life.
+// TimelinesMax is how many timelines one client may be asked for in its life, but for names of which there was none.
 const TimelinesMax = 10_000
 
 // Timeline returns a reader of timestamps of a timeline, in the read mode of the options: a named order beside the
@@ -23,8 +23,9 @@ const TimelinesMax = 10_000
 // of which there are Options.Conns for each such node. They need no leader while their owner lives.
 //
 // Names have 1 to 64 letters, digits and . _ / -; calls of any other fail with isotone.ErrInvalidArgument. So that
-// their order is always checked, a client forgets no name that it was asked for, also if there is no such timeline. It
-// takes [TimelinesMax] of them; calls of further ones fail with isotone.ErrOverloaded, and need another client.
+// their order is always checked, a client forgets no timeline that it was asked for. It takes [TimelinesMax] of them;
+// calls of further ones fail with isotone.ErrOverloaded, and need another client. Names for which the cluster has
+// answered isotone.ErrNotFound, and nothing else, make room for others; then their readers fail with that error.
 func (c *Client) Timeline(name string) Reader {
 	r := Reader{client: c, mode: c.opt.Mode}
 	r.order, r.fault = c.timelines.order(name)
@@ -63,6 +64,7 @@ type timelines struct {
 	orders map[string]*order
 	nodes  map[string]*pool // by address
 	lost   []*order         // they wait until any node is reached
+	none   []*order         // of names of which there was none, and may still be none: they make room for others
 	// seeks: a timeline is looked for, so that the router connects to all members.
 	seeks  bool
 	why    *isotone.Error // all nodes refuse this client
@@ -82,6 +84,8 @@ type timeline struct {
 	failures, moves, turn int
 	// paused is the number of the pause that lasts, or of the latest.
 	paused uint64
+	// none: it is in timelines.none. gone: it has made room for another.
+	none, gone bool
 }
 
 // place is where the batches of a timeline wait.
@@ -121,7 +125,7 @@ func (t *timelines) order(name string) (*order, *isotone.Error) {
 	if err := checkTimeline(name); err != nil {
 		return nil, err
 	}
-	if len(t.orders) >= TimelinesMax {
+	if len(t.orders) >= TimelinesMax && !t.makeRoom() {
 		return nil, isotone.Errorf(isotone.CodeOverloaded, "timeline %q: this client was asked for %d others, which is the most; use another client", name, TimelinesMax)
 	}
 	o := &order{timeline: &timeline{name: name}, floor: &floor{}}
@@ -135,6 +139,37 @@ func (t *timelines) order(name string) (*order, *isotone.Error) {
 		o.closed = true
 	}
 	return o, nil
+}
+
+// missed: the cluster has no timeline of that name. It takes mu.
+func (t *timelines) missed(o *order) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	line := o.timeline
+	if o.floor.now() == (isotone.Timestamp{}) && !line.none && !line.gone {
+		line.none = true
+		t.none = append(t.none, o)
+	}
+}
+
+// makeRoom forgets a name of which there was no timeline, and reports whether there was one. The caller holds mu.
+func (t *timelines) makeRoom() bool {
+	for len(t.none) > 0 {
+		o := t.none[0]
+		t.none[0], t.none = nil, t.none[1:]
+		line := o.timeline
+		if line.none = false; line.place != placeNone || !o.isIdle() {
+			continue
+		}
+		delete(t.orders, line.name)
+		t.setOwner(line, nil)
+		line.gone, o.closed = true, true
+		for i := range o.queues {
+			o.queues[i].end(o.ending()).finish(o.ending())
+		}
+		return true
+	}
+	return false
 }
 
 // node returns the pool of a node. The caller holds mu.
@@ -173,7 +208,7 @@ func (t *timelines) enlist(o *order) *pool {
 // queue is enlist for a caller that holds mu.
 func (t *timelines) queue(o *order) *pool {
 	line := o.timeline
-	if line.place != placeNone {
+	if line.place != placeNone || line.gone {
 		return line.at
 	}
 	p := t.pick(line)

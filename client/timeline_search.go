@@ -67,6 +67,10 @@ func (t *timelines) withdraw(o *order) {
 func (t *timelines) answered(o *order, p *pool) {
 	t.mu.Lock()
 	line := o.timeline
+	if line.gone {
+		t.mu.Unlock()
+		return
+	}
 	found := line.owner != p || line.failures > 0
 	t.setOwner(line, p)
 	line.failures, line.moves, line.turn = 0, 0, 0
@@ -81,6 +85,9 @@ func (t *timelines) moved(o *order, owner string) *pool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	line, p := o.timeline, t.node(owner)
+	if line.gone {
+		return nil
+	}
 	t.setOwner(line, p)
 	line.moves++
 	if p.node.conns > 0 && line.moves <= search.MovesMax {
@@ -106,21 +113,32 @@ const eagerFailures = 128
 
 // pause has a timeline wait, longer after each failure in a row.
 func (t *timelines) pause(o *order) {
+	most := search.EagerPauseMax
+	if o.timeline.failures > eagerFailures {
+		most = search.PauseMax
+	}
+	t.pauseFor(o, backoffTo(o.timeline.failures, most))
+}
+
+// pauseFor has a timeline wait after a failure.
+func (t *timelines) pauseFor(o *order, pause time.Duration) {
 	line := o.timeline
-	if line.place == placePaused {
+	if line.place == placePaused || line.gone {
 		return
 	}
 	t.withdraw(o)
-	most := search.EagerPauseMax
-	if line.failures > eagerFailures {
-		most = search.PauseMax
-	}
-	pause := backoffTo(line.failures, most)
 	line.failures++
 	line.paused++
 	line.place = placePaused
 	number := line.paused
 	time.AfterFunc(pause, func() { t.resume(o, number) })
+}
+
+// limited: a quota is used up, and the timeline waits for as long as the node asks. It takes mu.
+func (t *timelines) limited(o *order, refusal *isotone.Error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pauseFor(o, quotaPause(refusal, o.timeline.failures))
 }
 
 // resume ends a pause. It takes mu.

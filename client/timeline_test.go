@@ -162,31 +162,6 @@ func TestTimeline_OlderNodesRefuseItAlone(t *testing.T) {
 	}
 }
 
-func TestTimeline_BadNamesAndTooManyAreErrorsOfCalls(t *testing.T) {
-	f := startCluster(t, 1)
-	c := f.dial(client.Options{})
-	for _, name := range []string{"", "a b", "ü", strings.Repeat("a", 65), "a\r\nPING"} {
-		r := c.Timeline(name)
-		_, err := r.Timestamp(t.Context())
-		_, err2 := r.Timestamps64(t.Context(), 3)
-		future := r.In(isotone.ReadLease).Above(isotone.Timestamp{Time: 1}).TimestampAsync(t.Context())
-		_, err3 := future.Wait()
-		for _, err := range []error{err, err2, err3} {
-			if !errors.Is(err, isotone.ErrInvalidArgument) {
-				t.Errorf("%q: %v", name, err)
-			}
-		}
-	}
-	for i := range client.TimelinesMax {
-		c.Timeline(fmt.Sprint(i))
-	}
-	if _, err := c.Timeline("one-more").Timestamp(t.Context()); !errors.Is(err, isotone.ErrOverloaded) || !strings.Contains(err.Error(), "use another client") {
-		t.Errorf("one more: %v", err)
-	}
-	f.create(0, "0")
-	next(t, c.Timeline("0"))
-}
-
 // TestTimeline_CallsDuringARequestShareTheNext, and never one that was sent before they began (I4).
 func TestTimeline_CallsDuringARequestShareTheNext(t *testing.T) {
 	f := startCluster(t, 2)

@@ -190,7 +190,7 @@ func TestTimelines_AreOffWithoutTheSetting(t *testing.T) {
 	wantRun(t, 1, "", "TIMELINES=1", "group", "create", "eu", "--endpoint", loopback(t, m))
 	wantRun(t, 0, "0 of 0 timelines", "", "timeline", "list", "--endpoint", loopback(t, m))
 	proxy, _ := runProxy(t, "--node", loopback(t, m))
-	if status, body := rig.Fetch(t, "http://"+proxy+"/timestamp?timeline=a"); status != 400 || !strings.Contains(body, "a proxy serves no timelines") {
+	if status, body := rig.Fetch(t, "http://"+proxy+"/timestamp?timeline=a"); status != 404 || !strings.Contains(body, "not_found") {
 		t.Errorf("a proxy: %d %s", status, body)
 	}
 }

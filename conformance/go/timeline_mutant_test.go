@@ -23,12 +23,15 @@ var timelineMutants = []mutant{
 	{"an unknown timeline is asked for again", "client/exchange.go", "isotone.CodeNotLeader, isotone.CodeNoLeader,", "isotone.CodeNotFound, isotone.CodeNotLeader, isotone.CodeNoLeader,", "TestTimeline_UnknownAndSealedAreNotFound"},
 	{"a timeline is taken for the default order", "client/conn.go", "appendOption(line, \"TIMELINE\", b.order.timeline.name)", "b.line", "TestTimeline_EachHasItsOrderAndItsOwner"},
 	{"redirects are not paced", "client/timeline_search.go", " && line.moves <= search.MovesMax {", " {", "TestTimeline_RedirectsInALoopArePaced"},
-	{"refusals are not paced", "client/timeline_search.go", "	pause := backoffTo(line.failures, most)\n", "	pause := backoffTo(line.failures, most) / 1000\n", "TestTimeline_RedirectsInALoopArePaced"},
+	{"refusals are not paced", "client/timeline_search.go", "backoffTo(o.timeline.failures, most))", "backoffTo(o.timeline.failures, most)/1000)", "TestTimeline_RedirectsInALoopArePaced"},
 	{"timelines follow the leader", "client/router.go", "	r.publish()\n	leader := r.search.Leader()\n", "	r.publish()\n	leader := r.search.Leader()\n	for _, p := range r.c.timelines.pools() {\n		for _, cn := range r.conns(p) {\n			_ = cn.netConn.Close()\n		}\n	}\n", "TestTimeline_NeedsNoLeader"},
 	{"a silent owner is waited for", "client/router_timeline.go", "	for _, other := range r.conns(cn.pool) {\n", "	for _, other := range r.conns(cn.pool)[:0] {\n", "TestTimeline_FollowsItsOwner"},
 	{"what waits for an owner that is gone waits on", "client/timeline_search.go", "	if p.node.conns == 0 {\n		waiting", "	if false {\n		waiting", "TestTimeline_FollowsItsOwner"},
 	{"timelines outlive their client", "client/client.go", "		c.timelines.close()\n", "", "TestTimeline_EndsWithItsClient"},
 	{"any number of timelines is kept", "client/timeline.go", "len(t.orders) >= TimelinesMax", "false", "TestTimeline_BadNamesAndTooManyAreErrorsOfCalls"},
+	{"names of no timeline are kept", "client/timeline.go", " && !t.makeRoom() {", " {", "TestTimeline_NamesOfNoneMakeRoom"},
+	{"a timeline that was answered is forgotten", "client/timeline.go", "if o.floor.now() == (isotone.Timestamp{}) && ", "if ", "TestTimeline_NamesOfNoneMakeRoom"},
+	{"a quota of one timeline is one of its node", "client/conn.go", "refusal.Code == isotone.CodeQuotaExceeded && b.order.timeline != nil:", "false:", "TestTimeline_OneOverItsQuotaDelaysNoOther"},
 }
 
 // TestMutants_OfTimelinesAreNoticed: each bug makes its test fail.

@@ -8,7 +8,7 @@ import (
 	"github.com/isotone/isotone/internal/front"
 )
 
-// Forwarder has the leader answer batches that reached a node which does not lead. All
+// Forwarder has the leader, or the owner of their timeline, answer batches that reached another node. All
 // methods belong to the goroutine of the loop that it was made for.
 type Forwarder interface {
 	// Submit takes a batch, and calls its Done in Turn or at once.
@@ -33,7 +33,7 @@ func answer(f Forwarder, b *front.Batch) {
 // isForwarded reports whether another node may answer b, which this one did not.
 func isForwarded(b *front.Batch) bool {
 	switch {
-	case b.Local || b.Err == nil || b.Timeline != "": // its client asks the owner
+	case b.Local || b.Err == nil:
 		return false
 	case b.Err == errStopped || b.Err == errFailed:
 		return false // the forwarder is about to be closed

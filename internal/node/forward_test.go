@@ -15,7 +15,7 @@ func (r *recorder) Submit(b *front.Batch) { r.kept = append(r.kept, b) }
 func (r *recorder) Turn(time.Duration)    {}
 func (r *recorder) Close()                {}
 
-func TestForward_TakesOnlyWhatALeaderCanAnswer(t *testing.T) {
+func TestForward_TakesOnlyWhatAnotherNodeCanAnswer(t *testing.T) {
 	led := isotone.Errorf(isotone.CodeNotLeader, "node 2 leads")
 	led.Leader = "b:1"
 	for name, c := range map[string]struct {
@@ -27,7 +27,10 @@ func TestForward_TakesOnlyWhatALeaderCanAnswer(t *testing.T) {
 		"another leads":             {err: led, want: true},
 		"no leader is known":        {err: isotone.ErrNoLeader, want: true},
 		"forwarded already":         {err: led, local: true},
-		"another leads, a timeline": {err: led, timeline: "a"},
+		"another owns the timeline": {err: led, timeline: "a", want: true},
+		"a timeline between owners": {err: isotone.ErrNoLeader, timeline: "a", want: true},
+		"there is no such timeline": {err: isotone.ErrNotFound, timeline: "a"},
+		"its quota is used up":      {err: isotone.ErrQuotaExceeded, timeline: "a"},
 		"answered":                  {},
 		"overloaded":                {err: isotone.ErrOverloaded},
 		"too late":                  {err: isotone.ErrDeadlineExceeded},

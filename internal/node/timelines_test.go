@@ -457,18 +457,27 @@ func TestTimelines_NobodyChangesThemWithoutTheSetting(t *testing.T) {
 	}
 }
 
-// TestTimelines_AreNotForwarded: the other node's client is told whom to ask, also where FORWARD is on.
-func TestTimelines_AreNotForwarded(t *testing.T) {
+// TestTimelines_AreForwarded by nodes that do not own them, also of which they do not know that they exist.
+func TestTimelines_AreForwarded(t *testing.T) {
 	c := tenant{newCluster(t, 3, func(cfg *node.Config) {
 		cfg.Timelines, cfg.Loops = true, 2
 		cfg.Forward = func(wake func()) node.Forwarder { return &elsewhere{wake: wake} }
 	}), t}
 	c.must(of(front.CreateTimelines, "a"))
-	for asked := false; !asked; {
-		leader := c.leader()
-		_, err := ask(c.nodes[leader%3+1], "a", 1)
-		if asked = c.leader() == leader; asked && !errors.Is(err, isotone.ErrNotLeader) {
-			t.Errorf("a follower: %v", err)
+	owner := func() uint64 { return c.list("a", "", 1).Timelines[0].NodeID }
+	for name, has := range map[string]func() uint64{"a": owner, "nothing": c.leader} { // the leader says that there is none
+		for asked := false; !asked; {
+			at := has()
+			r, err := ask(c.nodes[at%3+1], name, 1)
+			if asked = at != 0 && has() == at; asked && (err != nil || r.First.Time != 1) {
+				t.Errorf("another node, of timeline %s: %v, %v", name, r, err)
+			}
 		}
+	}
+	if r, err := c.next("a"); err != nil || r.First.Time == 1 {
+		t.Errorf("the leader: %v, %v", r, err)
+	}
+	if _, err := c.next("nothing"); !errors.Is(err, isotone.ErrNotFound) {
+		t.Errorf("the leader, of a timeline that there is not: %v", err)
 	}
 }

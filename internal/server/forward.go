@@ -20,8 +20,8 @@ import (
 // long as a leader would have a request wait.
 const forwardTimeout = 5 * time.Second
 
-// forwarding asks the leader for what reaches a node that does not lead. The zero value
-// does nothing.
+// forwarding asks the leader for what reaches a node that does not lead, and the owner of a timeline for what reaches another node. The
+// zero value does nothing.
 type forwarding struct {
 	client *client.Client
 	addr   string
@@ -47,19 +47,28 @@ func (f *forwarding) of(status func() *front.Status) {
 	}
 }
 
+// readerOf returns what reads the timestamps that are wanted of a cluster.
+func readerOf(c *client.Client, w forward.Want) client.Reader {
+	r := c.In(w.Mode)
+	if w.Timeline != "" {
+		r = c.Timeline(w.Timeline).In(w.Mode)
+	}
+	return r.Above(w.Floor)
+}
+
 // Timestamps implements forward.Source.
-func (f *forwarding) Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (r isotone.Range, err error) {
+func (f *forwarding) Timestamps(ctx context.Context, w forward.Want) (r isotone.Range, err error) {
 	err = f.ask(func() (err error) {
-		r, err = f.client.In(mode).Above(floor).Timestamps(ctx, count)
+		r, err = readerOf(f.client, w).Timestamps(ctx, w.Count)
 		return err
 	})
 	return r, err
 }
 
 // Timestamps64 implements forward.Source.
-func (f *forwarding) Timestamps64(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (r isotone.Range64, err error) {
+func (f *forwarding) Timestamps64(ctx context.Context, w forward.Want) (r isotone.Range64, err error) {
 	err = f.ask(func() (err error) {
-		r, err = f.client.In(mode).Above(floor).Timestamps64(ctx, count)
+		r, err = readerOf(f.client, w).Timestamps64(ctx, w.Count)
 		return err
 	})
 	return r, err

@@ -17,6 +17,7 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/operator"
+	"github.com/isotone/isotone/internal/proxy/forward"
 	"github.com/isotone/isotone/internal/server"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -55,8 +56,9 @@ func TestForwarding_GivesOnlyWhatIsOfItsOwnCluster(t *testing.T) {
 	}
 	defer f.Close()
 	ask := func() error {
-		_, err := f.Timestamps(rig.Soon(t), isotone.ReadQuorum, isotone.Timestamp{}, 1)
-		if _, err64 := f.Timestamps64(rig.Soon(t), isotone.ReadQuorum, isotone.Timestamp{}, 1); fmt.Sprint(err64) != fmt.Sprint(err) {
+		want := forward.Want{Mode: isotone.ReadQuorum, Count: 1}
+		_, err := f.Timestamps(rig.Soon(t), want)
+		if _, err64 := f.Timestamps64(rig.Soon(t), want); fmt.Sprint(err64) != fmt.Sprint(err) {
 			t.Errorf("of 64 bits: %v, others: %v", err64, err)
 		}
 		return err

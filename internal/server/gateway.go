@@ -35,12 +35,12 @@ type Gateway struct {
 // clusterSource is package client as internal/proxy asks it.
 type clusterSource struct{ *client.Client }
 
-func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
-	return s.In(mode).Above(floor).Timestamps(ctx, count)
+func (s clusterSource) Timestamps(ctx context.Context, w forward.Want) (isotone.Range, error) {
+	return readerOf(s.Client, w).Timestamps(ctx, w.Count)
 }
 
-func (s clusterSource) Timestamps64(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range64, error) {
-	return s.In(mode).Above(floor).Timestamps64(ctx, count)
+func (s clusterSource) Timestamps64(ctx context.Context, w forward.Want) (isotone.Range64, error) {
+	return readerOf(s.Client, w).Timestamps64(ctx, w.Count)
 }
 
 // GatewayConfig says which cluster a gateway serves, and to whom. Client, Addr and Users are required.

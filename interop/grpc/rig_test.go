@@ -62,12 +62,29 @@ func (b *backend) Submit(batch *front.Batch) {
 }
 
 func (b *backend) answer(batch *front.Batch, err error) {
-	batch.Err = err
+	if batch.Err = err; err == nil {
+		batch.Err = refusals[batch.Timeline]
+	}
 	for i, n := range batch.Counts {
-		batch.Ranges[i] = isotone.Range{First: isotone.Timestamp{Time: 1 << 60, Index: b.next.Add(n) - n}, Count: n}
+		first := isotone.Timestamp{Time: timeOf(batch.Timeline), Index: b.next.Add(n) - n}
+		if batch.U64 {
+			first.Index = 0
+		}
+		batch.Ranges[i] = isotone.Range{First: first, Count: n}
 	}
 	batch.Done(batch)
 }
+
+// refusals are what is answered to requests of some timelines.
+var refusals = map[string]error{
+	"nothing":   isotone.Errorf(isotone.CodeNotFound, `there is no timeline "nothing"`),
+	"elsewhere": &isotone.Error{Code: isotone.CodeNotLeader, Message: "node 2 owns it", Leader: "10.1.2.3:8080"},
+	"limited":   &isotone.Error{Code: isotone.CodeQuotaExceeded, Message: "too many", RetryAfter: 2 * time.Second},
+	"crowded":   isotone.Errorf(isotone.CodeOverloaded, "too many wait"),
+}
+
+// timeOf is the time of all timestamps of a timeline, which tells them apart; "" for the default order.
+func timeOf(timeline string) uint64 { return 1<<60 + uint64(len(timeline))<<40 }
 
 // hold keeps batches until release, and fail has the next ones fail.
 func (b *backend) hold() { b.mu.Lock(); b.holds = true; b.mu.Unlock() }

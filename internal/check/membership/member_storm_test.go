@@ -12,7 +12,6 @@ import (
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/evidence"
-	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/trial"
 )
 
@@ -195,41 +194,6 @@ func TestMember_RollingRestart(t *testing.T) {
 	l.Verify(t)
 }
 
-// startProxy runs isotone proxy in front of the nodes that a cluster has now, and returns its
-// address.
-func startProxy(t *testing.T, c *chaos.Cluster) string {
-	t.Helper()
-	port, err := ports.Free(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	p, err := chaos.Run("proxy", c.Dir+"/proxy.log", nil, []string{trial.Binary, "proxy", "--node", strings.Join(c.Addrs(), ","), "--listen", addr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Term(); err != nil {
-			t.Error(err)
-		}
-		if code, err := p.WaitExit(chaos.ExitTimeout); err != nil || code != 0 {
-			t.Errorf("the proxy: exit code %d, %v", code, err)
-		}
-		if t.Failed() {
-			t.Logf("the log of the proxy: %s", p.Log())
-		}
-	})
-	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
-		for _, path := range []string{"/ready", "/api/snowflake"} {
-			if a, err := chaos.Get(addr, path, trial.AnswerTimeout); err != nil || a.Status != 200 {
-				return false, fmt.Sprintf("%s of the proxy: %v, %v", path, a, err)
-			}
-		}
-		return true, ""
-	})
-	return addr
-}
-
 // TestMember_ProxiesAndForwardingFollowersKnowTheMembers: a load through isotone proxy, which
 // knows the nodes of the beginning, and another one through a follower with FORWARD=1, which
 // knows itself, while both other nodes are replaced at other addresses.
@@ -239,7 +203,7 @@ func TestMember_ProxiesAndForwardingFollowersKnowTheMembers(t *testing.T) {
 	o.Env = map[string]string{"FORWARD": "1"}
 	c := chaos.StartCluster(t, o)
 	follower := c.Others(c.WaitLeader())[0]
-	through := trial.StartClientLoadWithin(t, []string{startProxy(t, c)}, 8, trial.CallDeadline())
+	through := trial.StartClientLoadWithin(t, []string{trial.StartProxy(t, c)}, 8, trial.CallDeadline())
 	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: []string{follower.HTTPAddr}, Callers: 4, Pause: 2 * time.Millisecond, Timeout: 10 * time.Second})
 	for _, n := range c.Others(follower) {
 		n.Kill()

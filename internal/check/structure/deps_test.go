@@ -71,7 +71,7 @@ internal/front/requestid:
 internal/front/stats:           . internal/host/trace internal/front/requestid ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 internal/front/http1:           . snowflake internal/core/interval internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/requestid
 internal/front/resp:            . snowflake internal/core/interval internal/core/timeline internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/requestid
-internal/front/grpc:            . snowflake internal/core/interval internal/auth/access internal/host/trace internal/front internal/front/httpapi ; google.golang.org/protobuf
+internal/front/grpc:            . snowflake internal/core/interval internal/core/timeline internal/auth/access internal/host/trace internal/front internal/front/httpapi ; google.golang.org/protobuf
 internal/front/pd:              . internal/auth/access internal/front internal/front/grpc internal/front/httpapi ; google.golang.org/protobuf
 internal/front/http2:           . internal/auth/access internal/host/loop internal/front internal/front/grpc internal/front/http1 ; golang.org/x/net
 internal/front/web:             . snowflake internal/core/interval internal/auth/access internal/host/listen internal/host/trace internal/front internal/front/grpc internal/front/httpapi internal/front/stats internal/front/requestid ; github.com/quic-go/quic-go
@@ -114,7 +114,7 @@ internal/check/fakecluster:     internal/inspect/survey
 conformance/vectors:
 internal/check/conformance:     . snowflake internal/core/interval internal/core/lincheck internal/host/steady internal/check/child internal/check/cluster internal/check/ports conformance/vectors
 internal/check/chromium:        ; golang.org/x/net
-internal/check/trial:           . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/evidence internal/check/parallel
+internal/check/trial:           . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/ports internal/check/evidence internal/check/parallel
 internal/check/verify/driver:   . internal/reply internal/check/child internal/check/cluster internal/check/pgserver ; golang.org/x/sys
 internal/check/verify:          . internal/core/lincheck internal/check/child internal/check/cluster internal/check/namespace internal/check/ports internal/check/strace internal/check/verify/driver internal/check/wallclock
 internal/check/verify/report:   . internal/check/bench internal/check/svg internal/check/verify

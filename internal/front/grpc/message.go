@@ -8,6 +8,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/interval"
+	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -105,6 +106,7 @@ type timestampsRequest struct {
 	wideFloor  []byte
 	u64Floor   uint64
 	floor      protowire.Number // of the field that is set; 0: none
+	timeline   []byte           // nil: none is given
 }
 
 func (r *timestampsRequest) parse(b []byte) error {
@@ -120,9 +122,19 @@ func (r *timestampsRequest) parse(b []byte) error {
 			r.floor, r.wideFloor, r.u64Floor = f.number, f.Bytes, 0
 		case f.Is(5, protowire.Fixed64Type):
 			r.floor, r.wideFloor, r.u64Floor = f.number, nil, f.N
+		case f.Is(6, protowire.BytesType):
+			return r.name(f.Bytes)
 		}
 		return nil
 	})
+}
+
+// name sets the name of the timeline, which is text.
+func (r *timestampsRequest) name(b []byte) error {
+	if r.timeline = b; !utf8.Valid(b) {
+		return errMalformed
+	}
+	return nil
 }
 
 // Ask is a valid request for timestamps.
@@ -132,6 +144,8 @@ type Ask struct {
 	U64   bool
 	// Floor is zero for none.
 	Floor isotone.Timestamp
+	// Timeline is "" for the default order.
+	Timeline string
 }
 
 // ask returns what is asked for. Its errors match isotone.ErrInvalidArgument.
@@ -163,7 +177,19 @@ func (r *timestampsRequest) ask() (a Ask, err error) {
 	case 5:
 		a.Floor = isotone.Timestamp64(r.u64Floor).Timestamp()
 	}
+	if r.timeline != nil && err == nil {
+		a.Timeline, err = parseTimeline(r.timeline)
+	}
 	return a, err
+}
+
+// parseTimeline reads the name of a timeline, which has at most the bytes of a message.
+func parseTimeline(b []byte) (string, error) {
+	name := string(b)
+	if err := timeline.CheckName(name); err != nil {
+		return "", isotone.Errorf(isotone.CodeInvalidArgument, "timeline: %v", err)
+	}
+	return name, nil
 }
 
 // parseTimestamp reads a field with the 16 bytes of a timestamp.

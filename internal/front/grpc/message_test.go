@@ -155,12 +155,49 @@ func TestParseAsk_HasTheLimitsOfOtherProtocols(t *testing.T) {
 	}
 }
 
+// named returns a request with a timeline.
+func named(b []byte, timeline string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, 6, protowire.BytesType), timeline)
+}
+
+func TestParseAsk_ATimelineHasAName(t *testing.T) {
+	whole := request(t, nil, map[string]uint64{"count": 7, "form": formU64, "mode": modeLease, "u64_floor": 1 << 40})
+	for name, refused := range map[string]string{
+		"a": "", "A-Z.a_z/0-9": "", strings.Repeat("x", 64): "",
+		"":                       "timeline: a name of 0 bytes: want 1 to 64",
+		strings.Repeat("x", 65):  "timeline: a name of 65 bytes",
+		strings.Repeat("x", 999): "timeline: a name of 999 bytes",
+		"a b":                    `timeline: "a b": a name has letters`,
+		"größer":                 "a name has letters",
+		"a\x00":                  "a name has letters",
+		"\xff":                   "not valid protobuf",
+	} {
+		got, err := ParseAsk(named(whole, name))
+		want := Ask{Count: 7, U64: true, Mode: isotone.ReadLease, Floor: isotone.Timestamp64(1 << 40).Timestamp(), Timeline: name}
+		switch {
+		case refused == "" && (err != nil || got != want):
+			t.Errorf("%q: %+v, %v; want %+v", name, got, err, want)
+		case refused != "" && (!errors.Is(err, isotone.ErrInvalidArgument) || !strings.Contains(err.Error(), refused)):
+			t.Errorf("%q: %v, want %q", name, err, refused)
+		}
+	}
+	if got, err := ParseAsk(named(named(nil, "a"), "b")); err != nil || got.Timeline != "b" { // as in protobuf
+		t.Errorf("two names: %+v, %v", got, err)
+	}
+	if got, err := ParseAsk([]byte{0x30, 0x01}); err != nil || got != (Ask{Count: 1}) {
+		t.Errorf("a field of another wire type: %+v, %v", got, err)
+	}
+}
+
 // FuzzParseAsk: each message is read as google.golang.org/protobuf reads it, by itself and within a request of a stream.
 func FuzzParseAsk(f *testing.F) {
 	wide, _ := stamp.AppendBinary(nil)
 	f.Add([]byte{})
 	f.Add(request(f, wide, map[string]uint64{"count": 7, "mode": modeLease}))
 	f.Add(request(f, nil, map[string]uint64{"count": 7, "form": formU64, "u64_floor": 1 << 40}))
+	f.Add(named(request(f, wide, map[string]uint64{"count": 7}), "orders"))
+	f.Add(named(nil, ""))
+	f.Add(named(nil, "\xff"))
 	f.Add([]byte{0x08, 0x80})                                          // cut off
 	f.Add([]byte("\xe8\x98\xf2\x9100"))                                // a number that no field has
 	f.Add([]byte{0x0b, 0x08, 0x01, 0x0c, 0x08, 0x05})                  // a group
@@ -194,6 +231,7 @@ func same(t *testing.T, got *timestampsRequest, m *dynamicpb.Message) {
 		floor = f.Number()
 	}
 	if got.count != (count{of(m, "count").Uint(), has(m, "count")}) || got.mode != int32(of(m, "mode").Enum()) || got.form != int32(of(m, "form").Enum()) ||
+		(got.timeline != nil) != has(m, "timeline") || string(got.timeline) != of(m, "timeline").String() ||
 		got.floor != floor || string(got.wideFloor) != string(of(m, "wide_floor").Bytes()) || got.u64Floor != of(m, "u64_floor").Uint() {
 		t.Fatalf("%+v, want %v", got, m)
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
@@ -60,6 +61,15 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.err.Error() }
 func (r *refusal) Unwrap() error { return r.err }
+
+// FaultOf returns the error of a call for timestamps, given that of a [front.Batch]: what is not found is a timeline, and not
+// the method.
+func FaultOf(err error) error {
+	if e := front.ErrorOf(err); e.Code == isotone.CodeNotFound {
+		return &refusal{codeNotFound, e}
+	}
+	return err
+}
 
 const (
 	// domain is that of the reasons.

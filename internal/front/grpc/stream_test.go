@@ -2,8 +2,11 @@ package grpc
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/front"
@@ -109,4 +112,45 @@ func TestStream_CountsARequestThatEndsIt(t *testing.T) {
 			t.Errorf("%s: %d bytes were taken, the end is %v, %d requests were counted; want 1", name, used, end, counted)
 		}
 	}
+}
+
+// TestStream_RequestsOfATimelineShareABatch, in whatever order they come, and with those of no other.
+func TestStream_RequestsOfATimelineShareABatch(t *testing.T) {
+	var held holding
+	s := newStream(&held, new(sending))
+	of := func(timeline string) []byte {
+		get := []byte{}
+		if timeline != "" {
+			get = named(get, timeline)
+		}
+		return requests(1, string(protowire.AppendBytes([]byte{0x12}, get)))
+	}
+	names := []string{"", "a", "b"}
+	b := []byte{}
+	for range 20 {
+		for _, name := range names {
+			b = append(b, of(name)...)
+		}
+	}
+	if used, err := s.Take(b, false); used != len(b) || err != nil {
+		t.Fatalf("%d of %d bytes were taken, %v", used, len(b), err)
+	}
+	if len(held) != len(names) {
+		t.Fatalf("%d batches, want %d", len(held), len(names))
+	}
+	for i, name := range names {
+		if got := held[i]; got.Timeline != name || len(got.Counts) != 20 {
+			t.Errorf("a batch of timeline %q with %d requests, want %q and 20", got.Timeline, len(got.Counts), name)
+		}
+	}
+	held.answer()
+	many := []byte{}
+	for i := range recentMax + 1 {
+		many = append(many, of(fmt.Sprint(i))...)
+	}
+	many = append(append(many, of("0")...), of("1")...) // the first is no recent one, then neither is the second
+	if _, err := s.Take(many, false); err != nil || len(held) != recentMax+3 {
+		t.Errorf("%d batches, %v; want %d", len(held), err, recentMax+3)
+	}
+	held.answer()
 }

@@ -55,24 +55,35 @@ func (s *Server) prepare(session *access.Session, a Ask) prepared {
 
 // batch returns a batch for p.
 func (p *prepared) batch() *front.Batch {
-	return &front.Batch{Mode: p.Mode, U64: p.U64, Floor: p.Floor, Raise: p.raise}
+	return &front.Batch{Mode: p.Mode, U64: p.U64, Timeline: p.Timeline, Floor: p.Floor, Raise: p.raise}
 }
 
-// add adds a request. Those in a row that may be in one batch are.
+// recentMax bounds the batches of a turn that a request may join: the latest ones. So the requests of a few timelines share batches
+// in whatever order they come.
+const recentMax = 16
+
+// add adds a request to the latest batch that it may be in, or to a new one.
 func (t *turn) add(id uint64, p prepared) {
-	last := len(t.batches) - 1
-	if last < 0 || !p.fits(t.batches[last]) {
-		t.batches = append(t.batches, p.batch())
-		last++
-	}
-	b := t.batches[last]
-	t.items = append(t.items, item{id: id, batch: last, at: len(b.Counts)})
+	at := t.placeOf(&p)
+	b := t.batches[at]
+	t.items = append(t.items, item{id: id, batch: at, at: len(b.Counts)})
 	b.Counts = append(b.Counts, p.Count)
+}
+
+func (t *turn) placeOf(p *prepared) int {
+	n := len(t.batches)
+	for at := n - 1; at >= max(0, n-recentMax); at-- {
+		if p.fits(t.batches[at]) {
+			return at
+		}
+	}
+	t.batches = append(t.batches, p.batch())
+	return n
 }
 
 // fits reports whether p may be in b.
 func (p *prepared) fits(b *front.Batch) bool {
-	return p.Mode == b.Mode && p.U64 == b.U64 && p.Floor == b.Floor && p.raise == b.Raise
+	return p.Mode == b.Mode && p.U64 == b.U64 && p.Timeline == b.Timeline && p.Floor == b.Floor && p.raise == b.Raise
 }
 
 // submit hands the batches to the backend of a loop. Answered is called in that loop, perhaps within submit, once all have an answer.
@@ -116,7 +127,7 @@ func (t *turn) result(i *item) (isotone.Range, error) {
 // resultOf returns the answer with an index in b.
 func resultOf(b *front.Batch, at int) (isotone.Range, error) {
 	if b.Err != nil {
-		return isotone.Range{}, b.Err
+		return isotone.Range{}, FaultOf(b.Err)
 	}
 	if at >= len(b.Ranges) || b.Ranges[at].Count != b.Counts[at] {
 		return isotone.Range{}, httpapi.WrongCount(b.Counts[at])

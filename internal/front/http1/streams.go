@@ -84,6 +84,8 @@ type Call struct {
 	Mode  isotone.ReadMode
 	U64   bool
 	Floor isotone.Timestamp
+	// Timeline is "" for the default order.
+	Timeline string
 	// Credentials is the value of Authorization; empty: none.
 	Credentials string
 }
@@ -93,7 +95,7 @@ func (s *Streams) AskRange(stream uint32, c *Call) bool {
 	if s == nil || s.front.meter != nil || s.front.tracer != nil || !s.mayAsk(c.Credentials, targetTimestamps) {
 		return false
 	}
-	r := request{target: targetTimestamps, count: c.Count, format: httpapi.Range, u64: c.U64, mode: c.Mode, floor: c.Floor}
+	r := request{target: targetTimestamps, count: c.Count, format: httpapi.Range, u64: c.U64, mode: c.Mode, floor: c.Floor, timeline: c.Timeline}
 	s.add(stream, &r, nil, true)
 	return true
 }

@@ -13,7 +13,7 @@ type call struct {
 	request     request // to be served if it is not hot
 }
 
-// callMax bounds the message of a call that can be hot: ours have some 40 bytes.
+// callMax bounds the message of a call that can be hot: ours have some 40 bytes, and the name of a timeline.
 const callMax = 128
 
 // callOf returns the call that r begins, or nil: then the handler answers.
@@ -148,7 +148,9 @@ func (c *conn) answerCall(s *stream, made *call) bool {
 	if err != nil {
 		return false
 	}
-	request := http1.Call{Count: asked.Count, Mode: asked.Mode, U64: asked.U64, Floor: asked.Floor, Credentials: made.credentials}
+	request := http1.Call{
+		Count: asked.Count, Mode: asked.Mode, U64: asked.U64, Floor: asked.Floor, Timeline: asked.Timeline, Credentials: made.credentials,
+	}
 	s.ended = true // it may be answered within the call
 	c.wait(s)
 	if c.hot.AskRange(s.id, &request) {
@@ -179,7 +181,7 @@ func (c *conn) DeliverRange(id uint32, issued isotone.Range, u64 bool, err error
 		return
 	}
 	if err != nil {
-		c.sendStatus(s, err)
+		c.sendStatus(s, grpc.FaultOf(err))
 	} else {
 		c.sendMessage(s, grpc.EndFrame(grpc.AppendRange(grpc.BeginFrame(c.front.message[:0]), issued, u64), 0))
 	}

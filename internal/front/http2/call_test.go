@@ -1,6 +1,7 @@
 package http2_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"net/http"
@@ -48,6 +49,16 @@ var messages = map[string]string{
 	"cut":            "\x08",
 	"count 65":       "\x08\x41",
 	"long":           "\x7a\xc8\x01" + strings.Repeat("x", 200),
+	"timeline":       "\x32\x06orders\x08\x03",
+	"of 64 bits":     "\x18\x01\x08\x07\x10\x02\x32\x06orders",
+	"no timeline":    "\x32\x07nothing",
+	"empty name":     "\x32\x00",
+	"longest name":   "\x32\x40" + strings.Repeat("x", 64),
+	"long name":      "\x32\x41" + strings.Repeat("x", 65),
+	"longer name":    "\x32\xe8\x07" + strings.Repeat("x", 1000),
+	"bad name":       "\x32\x03a b",
+	"strange name":   "\x32\x02\xff\xfe",
+	"number as name": "\x30\x05",
 }
 
 // TestCall_EachHasTheAnswerOfTheHandler, whether it is answered in the loop or not, and however its message is cut.
@@ -132,6 +143,42 @@ func TestCall_ManyShareABatch(t *testing.T) {
 	}
 	if _, batches := s.submitted(); batches > 3 {
 		t.Errorf("%d batches", batches)
+	}
+}
+
+// TestCall_TimelinesAreNotMixed: calls that come together share batches with those of their timeline only, and a timeline that
+// there is not is no unknown method.
+func TestCall_TimelinesAreNotMixed(t *testing.T) {
+	s := start(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s is not hot", r.RequestURI) })
+	c := s.dial(t)
+	names, ids := []string{"", "orders", "stock", "nothing"}, []uint32{}
+	c.together(func() {
+		for i := range 40 {
+			message := ""
+			if name := names[i%4]; name != "" {
+				message = "\x32" + string(rune(len(name))) + name
+			}
+			ids = append(ids, uint32(2*i+1))
+			c.call(ids[i], grpc.PathTimestampsGet, framed(message), 1)
+		}
+	})
+	got, _, err := c.read(ids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := [4]uint64{epoch, 6, 5, 0}
+	for i, id := range ids {
+		r := got[id]
+		if i%4 == 3 {
+			if r.fields["grpc-status"] != "5" || !strings.Contains(r.fields["grpc-message"], "nothing") || r.body != "" {
+				t.Errorf("no timeline: %+v", r)
+			}
+			continue
+		}
+		want := string(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, times[i%4]), uint64(i/4)))
+		if len(r.body) != 5+18+2 || r.body[7:23] != want || r.trailers["grpc-status"] != "0" {
+			t.Errorf("timeline %q: %+v, want %x", names[i%4], r, want)
+		}
 	}
 }
 

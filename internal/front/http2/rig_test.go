@@ -43,6 +43,7 @@ const (
 type oracle struct {
 	mu       sync.Mutex
 	next     uint64
+	lines    map[string]uint64 // next of timelines; none is called "nothing"
 	nextID   snowflake.ID
 	err      error
 	held     bool
@@ -74,9 +75,24 @@ func (o *oracle) Submit(b *front.Batch) {
 func (o *oracle) answer(b *front.Batch) {
 	o.mu.Lock()
 	b.Err = o.err
+	if b.Timeline == "nothing" {
+		b.Err = isotone.Errorf(isotone.CodeNotFound, "there is no timeline %q", b.Timeline)
+	}
+	first, next := isotone.Timestamp{Time: epoch}, &o.next
+	if b.Timeline != "" {
+		own := o.lines[b.Timeline]
+		first.Time, next = uint64(len(b.Timeline)), &own
+	}
 	for i, n := range b.Counts {
-		b.Ranges[i] = isotone.Range{First: isotone.Timestamp{Time: epoch, Index: o.next}, Count: n}
-		o.next += n
+		first.Index = *next
+		b.Ranges[i] = isotone.Range{First: first, Count: n}
+		*next += n
+	}
+	if b.Timeline != "" {
+		if o.lines == nil {
+			o.lines = map[string]uint64{}
+		}
+		o.lines[b.Timeline] = *next
 	}
 	o.mu.Unlock()
 	b.Done(b)

@@ -2,14 +2,18 @@ package forward
 
 import (
 	"slices"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/trace"
 )
 
-// bundle is the batches of one mode and form, as one request.
+// bundle is the batches of one order, mode and form, as one request.
 type bundle struct {
+	order *order
+	// until is when it is given up; zero: Config.Timeout after it was sent.
+	until time.Time
 	mode  isotone.ReadMode
 	u64   bool
 	floor isotone.Timestamp // of the only batch; zero: none
@@ -21,19 +25,19 @@ type bundle struct {
 }
 
 // bundleOf makes a bundle of one batch with its floor.
-func (u *Upstream) bundleOf(batch *front.Batch) *bundle {
-	b := u.newBundle(batch.Mode, batch.U64)
+func (u *Upstream) bundleOf(o *order, batch *front.Batch) *bundle {
+	b := u.newBundle(o, batch.Mode, batch.U64)
 	b.floor, b.count, b.trace = batch.Floor, sum(batch.Counts), batch.Trace
 	b.parts = append(b.parts, batch)
 	return b
 }
 
-// bundlePending makes a bundle of all that is pending of the mode and form of the first.
-func (u *Upstream) bundlePending() *bundle {
-	b := u.newBundle(u.pending[0].Mode, u.pending[0].U64)
-	left := u.pending[:0]
+// bundlePending makes a bundle of all that is pending of an order and of the mode and form of the first.
+func (u *Upstream) bundlePending(o *order) *bundle {
+	b := u.newBundle(o, o.pending[0].Mode, o.pending[0].U64)
+	left := o.pending[:0]
 	full := false
-	for _, batch := range u.pending {
+	for _, batch := range o.pending {
 		count := sum(batch.Counts)
 		// Those of a kind keep their order: behind one that does not fit none does.
 		same := batch.Mode == b.mode && batch.U64 == b.u64
@@ -48,8 +52,8 @@ func (u *Upstream) bundlePending() *bundle {
 			b.trace = batch.Trace
 		}
 	}
-	clear(u.pending[len(left):])
-	u.pending = left
+	clear(o.pending[len(left):])
+	o.pending = left
 	return b
 }
 
@@ -71,12 +75,12 @@ func (b *bundle) countMax() uint64 {
 	return isotone.RangeCountMax
 }
 
-func (u *Upstream) newBundle(mode isotone.ReadMode, u64 bool) *bundle {
+func (u *Upstream) newBundle(o *order, mode isotone.ReadMode, u64 bool) *bundle {
 	b := &bundle{}
 	if n := len(u.spare); n > 0 {
 		b, u.spare = u.spare[n-1], u.spare[:n-1]
 	}
-	b.mode, b.u64 = mode, u64
+	b.order, b.mode, b.u64 = o, mode, u64
 	return b
 }
 

@@ -13,10 +13,18 @@ import (
 	"github.com/isotone/isotone/internal/proxy/forward"
 )
 
-// ask is one request that a cluster got.
+// ask is one request of the default order that a cluster got.
 type ask struct {
 	Mode  isotone.ReadMode
 	Count uint64
+}
+
+// lineAsk is one of a timeline.
+type lineAsk struct {
+	timeline string
+	ask
+	floor isotone.Timestamp
+	until time.Time // its deadline
 }
 
 // cluster is a source in memory.
@@ -29,9 +37,44 @@ type cluster struct {
 	err    error
 	hold   chan struct{} // if not nil, requests wait until it is closed
 	above  chan struct{} // the same for requests with a floor
+
+	lineAsks []lineAsk
+	lineNext map[string]uint64
+	silent   map[string]bool  // timelines whose owner does not answer
+	faults   map[string]error // of timelines
 }
 
-func (c *cluster) Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
+// line is a request of a timeline. Its time is the length of the name.
+func (c *cluster) line(ctx context.Context, w forward.Want) (isotone.Range, error) {
+	c.mu.Lock()
+	until, _ := ctx.Deadline()
+	c.lineAsks = append(c.lineAsks, lineAsk{w.Timeline, ask{w.Mode, w.Count}, w.Floor, until})
+	c.traces = append(c.traces, trace.Of(ctx))
+	if c.lineNext == nil {
+		c.lineNext = map[string]uint64{}
+	}
+	first := isotone.Timestamp{Time: uint64(len(w.Timeline)), Index: c.lineNext[w.Timeline]}
+	c.lineNext[w.Timeline] += w.Count
+	silent, hold, err := c.silent[w.Timeline], c.hold, c.faults[w.Timeline]
+	c.mu.Unlock()
+	if silent {
+		hold = make(chan struct{})
+	}
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return isotone.Range{}, isotone.Errorf(isotone.CodeDeadlineExceeded, "%v", ctx.Err())
+		}
+	}
+	return isotone.Range{First: first, Count: w.Count}, err
+}
+
+func (c *cluster) Timestamps(ctx context.Context, w forward.Want) (isotone.Range, error) {
+	if w.Timeline != "" {
+		return c.line(ctx, w)
+	}
+	mode, floor, count := w.Mode, w.Floor, w.Count
 	c.mu.Lock()
 	c.asks = append(c.asks, ask{mode, count})
 	c.floors = append(c.floors, floor)
@@ -119,4 +162,20 @@ func (u *turns) submitAbove(floor isotone.Timestamp, mode isotone.ReadMode, coun
 	b.Done = func(*front.Batch) { b.done++ }
 	u.Submit(&b.Batch)
 	return b
+}
+
+// submitTo submits a batch of a timeline.
+func (u *turns) submitTo(timeline string, b front.Batch, counts ...uint64) *submitted {
+	s := &submitted{Batch: b}
+	s.Timeline, s.Counts, s.Ranges = timeline, counts, make([]isotone.Range, len(counts))
+	s.Done = func(*front.Batch) { s.done++ }
+	u.Submit(&s.Batch)
+	return s
+}
+
+// linesAsked returns the requests of timelines that the cluster got.
+func (c *cluster) linesAsked() []lineAsk {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.lineAsks)
 }

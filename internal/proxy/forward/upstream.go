@@ -21,14 +21,23 @@ import (
 	"github.com/isotone/isotone/internal/host/trace"
 )
 
-// Source is a cluster, as package client reaches it.
+// Want says which timestamps are requested.
+type Want struct {
+	// Timeline is "" for the default order.
+	Timeline string
+	Mode     isotone.ReadMode
+	// Floor is what all of them are larger than (I13); zero for none.
+	Floor isotone.Timestamp
+	Count uint64
+}
+
+// Source is a cluster, as package client reaches it. It knows the leader, and the owners of timelines.
 type Source interface {
-	// Timestamps returns count consecutive timestamps, all larger than any that anybody had
-	// been given when it was called (I4), and larger than floor, zero for none (I13). A span in
-	// ctx (see trace.Of) is the parent of what the cluster traces.
-	Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error)
+	// Timestamps returns consecutive timestamps, all larger than any of their order that anybody had
+	// been given when it was called (I4). A span in ctx (see trace.Of) is the parent of what the cluster traces.
+	Timestamps(ctx context.Context, w Want) (isotone.Range, error)
 	// Timestamps64 is the same for the 64-bit form, with a count of at most isotone.Range64CountMax.
-	Timestamps64(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range64, error)
+	Timestamps64(ctx context.Context, w Want) (isotone.Range64, error)
 }
 
 // Config configures an [Upstream]. Source is required.
@@ -41,9 +50,9 @@ type Config struct {
 	// leader find the proxy.
 	Addr string
 	// RequestsMax bounds the requests that wait for an answer; beyond it they are
-	// overloaded. Default 65536: as many clients as one proxy has.
+	// overloaded. A timeline has an eighth of them at most. Default 65536: as many clients as one proxy has.
 	RequestsMax int
-	// BundlesMax bounds the requests to the cluster that are under way. Default 8: package
+	// BundlesMax bounds the requests to the cluster that are under way for the default order. Default 8: package
 	// client sends two at a time, and gathers what waits.
 	BundlesMax int
 	// Timeout bounds a request to the cluster. Default 5 s: several elections.
@@ -54,7 +63,8 @@ type Config struct {
 
 // Upstream is a [front.Backend] over a cluster: everything that came in one turn of the
 // loop becomes one request for each read mode, so thousands of clients cost the leader
-// what a few do.
+// what a few do. So does what came of each timeline. Timelines share nothing with each other and with the default order but the
+// bounds of what waits: see order.
 //
 // The cluster need not be told of a floor that it has passed: all later answers are larger. It would take a higher floor as that of
 // this server, which may have the right to move time. So a floor is passed on only if its client has that right, and in a request of
@@ -78,22 +88,22 @@ type Upstream struct {
 	requests int // submitted and not answered
 	closed   bool
 
+	// held are the requests of each timeline that are among requests.
+	held map[string]int
+
 	// The loop's.
-	pending []*front.Batch             // that no bundle has yet
-	floored []*front.Batch             // the same, with the right to move time and floors above highest; at most flooredMax
-	parked  []parked                   // not above their floors yet; at most flooredMax
-	began   map[*front.Batch]time.Time // of batches that were parked, when first
-	due     *time.Timer                // wakes the loop for parked; nil before there was one
-	turn    bool                       // it is the turn of floored
-	highest isotone.Timestamp          // the largest that the cluster has answered
-	taken   []*front.Batch             // for use as incoming
-	settled []*bundle                  // for use as answered
-	spare   []*bundle
-	under   int           // bundles under way
-	above   int           // those of them with a floor
-	doubted bool          // one with a floor was not answered in time, which may be due to the floor
-	probed  time.Duration // the latest probe
-	told    telling
+	main       order
+	lines      map[string]*order // of the timelines of which a request waits or is under way
+	waiting    []*order          // those of lines that have something to send, in turn
+	linesUnder int               // bundles of lines that are under way
+	parked     parking
+	began      map[*front.Batch]time.Time // of batches that were parked, when first
+	taken      []*front.Batch             // for use as incoming
+	settled    []*bundle                  // for use as answered
+	spare      []*bundle
+	doubted    bool          // one with a floor was not answered in time, which may be due to the floor
+	probed     time.Duration // the latest probe
+	told       telling
 
 	work    chan *bundle // has room for all that may be under way
 	workers sync.WaitGroup
@@ -107,7 +117,7 @@ type Upstream struct {
 const (
 	// bundlesSpareMax is how many bundles are kept for use again.
 	bundlesSpareMax = 16
-	// flooredMax bounds the batches that wait with a floor. It takes a cluster that was set back,
+	// flooredMax bounds the batches of an order that wait with a floor. It takes a cluster that was set back,
 	// or clients of another one, to have so many.
 	flooredMax = 1024
 	// probeEvery is how often a cluster that does not answer is asked when no client does.
@@ -115,9 +125,6 @@ const (
 )
 
 var errClosed = isotone.Errorf(isotone.CodeNoLeader, "the proxy is shutting down")
-
-// errTimeline: the cluster is asked for the default order.
-var errTimeline = isotone.Errorf(isotone.CodeInvalidArgument, "a proxy serves no timelines; ask a node of the cluster")
 
 // NewUpstream returns an upstream. wake must be safe for concurrent use, and make the
 // loop call Turn soon. The caller must Close it.
@@ -131,7 +138,10 @@ func NewUpstream(cfg Config, wake func()) *Upstream {
 	cfg.RequestsMax = cmp.Or(cfg.RequestsMax, 65536)
 	cfg.BundlesMax = cmp.Or(cfg.BundlesMax, 8)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
-	u := &Upstream{cfg: cfg, wake: wake, work: make(chan *bundle, cfg.BundlesMax), began: map[*front.Batch]time.Time{}, probed: -probeEvery}
+	u := &Upstream{
+		cfg: cfg, wake: wake, work: make(chan *bundle, cfg.BundlesMax), probed: -probeEvery,
+		main: order{places: cfg.BundlesMax}, lines: map[string]*order{}, held: map[string]int{}, began: map[*front.Batch]time.Time{},
+	}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
 	const self = 1
 	u.status.Store(&front.Status{
@@ -148,17 +158,9 @@ func NewUpstream(cfg Config, wake func()) *Upstream {
 // Submit takes a batch into the turn that follows; see front.Backend.
 func (u *Upstream) Submit(b *front.Batch) {
 	u.mu.Lock()
-	var err error
-	switch {
-	case u.closed:
-		err = errClosed
-	case b.Timeline != "":
-		err = errTimeline
-	case u.requests+len(b.Counts) > u.cfg.RequestsMax:
-		err = isotone.Errorf(isotone.CodeOverloaded, "%d requests are waiting for the cluster", u.requests)
-	default:
+	err := u.hold(b)
+	if err == nil {
 		u.incoming = append(u.incoming, b)
-		u.requests += len(b.Counts)
 	}
 	u.mu.Unlock()
 	if err != nil {
@@ -167,6 +169,39 @@ func (u *Upstream) Submit(b *front.Batch) {
 		return
 	}
 	u.wake()
+}
+
+// hold counts the requests of a batch, or says why they may not wait. The caller holds mu.
+func (u *Upstream) hold(b *front.Batch) error {
+	n := len(b.Counts)
+	switch {
+	case u.closed:
+		return errClosed
+	case u.requests+n > u.cfg.RequestsMax:
+		return isotone.Errorf(isotone.CodeOverloaded, "%d requests are waiting for the cluster", u.requests)
+	case b.Timeline != "":
+		if held := u.held[b.Timeline]; held > 0 && held+n > max(u.cfg.RequestsMax/lineShare, 1) {
+			return isotone.Errorf(isotone.CodeOverloaded, "%d requests of timeline %s are waiting for the cluster", held, b.Timeline)
+		}
+		u.held[b.Timeline] += n
+		b.Taken = time.Now()
+	}
+	u.requests += n
+	return nil
+}
+
+// letGo is the end of what hold began.
+func (u *Upstream) letGo(b *front.Batch) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	n := len(b.Counts)
+	u.requests -= n
+	if b.Timeline == "" {
+		return
+	}
+	if u.held[b.Timeline] -= n; u.held[b.Timeline] == 0 {
+		delete(u.held, b.Timeline)
+	}
 }
 
 // Status describes the proxy as the leader of a cluster of one; see front.Backend. It is
@@ -214,68 +249,36 @@ func (u *Upstream) Turn(now time.Duration) {
 	}
 	u.taken, u.settled = in[:0], out[:0]
 	u.unpark()
-	u.send()
-	if (u.failing.Load() != nil && u.under == 0 || u.doubted && u.under < u.cfg.BundlesMax) && now-u.probed >= probeEvery {
+	u.send(&u.main)
+	u.sendLines()
+	if (u.failing.Load() != nil && u.main.under == 0 || u.doubted && u.main.hasPlace()) && now-u.probed >= probeEvery {
 		u.probed, u.doubted = now, false
-		u.begin(u.newBundle(isotone.ReadDefault, false))
+		u.begin(u.newBundle(&u.main, isotone.ReadDefault, false))
 	}
 }
 
-// admit takes a batch into those that wait.
-func (u *Upstream) admit(b *front.Batch) {
-	switch {
-	case !b.Raise || !u.highest.Before(b.Floor):
-		u.pending = append(u.pending, b)
-	case len(u.floored) < flooredMax:
-		u.floored = append(u.floored, b)
-	default:
-		b.Err = isotone.Errorf(isotone.CodeOverloaded, "%d requests with floors are waiting for the cluster", len(u.floored))
-		u.done(b)
-	}
-}
-
-// send makes bundles of what waits, as far as they may be under way. Those with floors take at most half
-// of the places, because the cluster may hold them until its clock has passed the floor.
-func (u *Upstream) send() {
-	for u.under < u.cfg.BundlesMax {
-		mayFloor := len(u.floored) > 0 && u.above < max(u.cfg.BundlesMax/2, 1)
-		if !mayFloor && len(u.pending) == 0 {
-			return
-		}
-		u.turn = !u.turn
-		if mayFloor && (u.turn || len(u.pending) == 0) {
-			b := u.floored[0]
-			u.floored = slices.Delete(u.floored, 0, 1)
-			u.begin(u.bundleOf(b))
-		} else {
-			u.begin(u.bundlePending())
-		}
-	}
-}
-
-// begin sends b on its way.
-func (u *Upstream) begin(b *bundle) {
-	u.under++
-	if b.isAbove() {
-		u.above++
-	}
-	u.work <- b
-}
-
-// ask is the goroutine that waits for one request at a time.
+// ask is the goroutine that waits for one request of the default order at a time.
 func (u *Upstream) ask() {
 	for b := range u.work {
-		ctx, cancel := context.WithTimeout(u.ctx, u.cfg.Timeout)
-		if b.trace != nil {
-			ctx = trace.With(ctx, *b.trace)
-		}
-		u.request(ctx, b)
-		cancel()
-		u.mu.Lock()
-		u.answered = append(u.answered, b)
-		u.mu.Unlock()
-		u.wake()
+		u.carry(b)
 	}
+}
+
+// carry has the cluster answer b.
+func (u *Upstream) carry(b *bundle) {
+	if b.until.IsZero() {
+		b.until = time.Now().Add(u.cfg.Timeout)
+	}
+	ctx, cancel := context.WithDeadline(u.ctx, b.until)
+	defer cancel()
+	if b.trace != nil {
+		ctx = trace.With(ctx, *b.trace)
+	}
+	u.request(ctx, b)
+	u.mu.Lock()
+	u.answered = append(u.answered, b)
+	u.mu.Unlock()
+	u.wake()
 }
 
 // request asks for all that b wants. One batch may want more than one request gives; it
@@ -303,10 +306,11 @@ func (u *Upstream) request(ctx context.Context, b *bundle) {
 
 // timestamps requests count timestamps of the mode and form of b, above its floor.
 func (u *Upstream) timestamps(ctx context.Context, b *bundle, count uint64) (isotone.Range, error) {
+	w := Want{Timeline: b.order.timeline, Mode: b.mode, Floor: b.floor, Count: count}
 	if !b.u64 {
-		return u.cfg.Source.Timestamps(ctx, b.mode, b.floor, count)
+		return u.cfg.Source.Timestamps(ctx, w)
 	}
-	got, err := u.cfg.Source.Timestamps64(ctx, b.mode, b.floor, count)
+	got, err := u.cfg.Source.Timestamps64(ctx, w)
 	return isotone.Range{First: got.First.Timestamp(), Count: got.Count}, err
 }
 
@@ -321,16 +325,10 @@ func ownFault(err error) error {
 
 // settle answers the batches of b.
 func (u *Upstream) settle(b *bundle) {
-	u.under--
-	if b.isAbove() {
-		u.above--
-	}
-	switch {
-	case b.isAbove() && errors.Is(b.err, isotone.ErrRegressed): // it is the floor of that client
-	case b.isAbove() && errors.Is(b.err, isotone.ErrDeadlineExceeded):
-		u.doubted = true
-	default:
-		u.note(b.err)
+	o := b.order
+	u.ended(b)
+	if o == &u.main {
+		u.judge(b)
 	}
 	at := uint64(0)
 	for i, part := range b.parts {
@@ -341,26 +339,36 @@ func (u *Upstream) settle(b *bundle) {
 		if b.err == nil {
 			// The cluster does not say whether it moved its time. A floor ahead of the clock is counted as if it had.
 			part.Moved = b.isAbove() && b.floor.Time > uint64(time.Now().UnixNano())
-			if u.park(part) {
+			if u.park(o, part) {
 				continue
 			}
 		}
-		u.done(part)
+		u.done(o, part)
 	}
 	*b = bundle{parts: b.parts[:0]}
 	if len(u.spare) < bundlesSpareMax {
 		u.spare = append(u.spare, b)
 	}
+	u.goOn(o)
 }
 
-// done answers a batch.
-func (u *Upstream) done(b *front.Batch) {
+// judge notes what a request of the default order says of the cluster. One of a timeline says what its owner does.
+func (u *Upstream) judge(b *bundle) {
+	switch {
+	case b.isAbove() && errors.Is(b.err, isotone.ErrRegressed): // it is the floor of that client
+	case b.isAbove() && errors.Is(b.err, isotone.ErrDeadlineExceeded):
+		u.doubted = true
+	default:
+		u.note(b.err)
+	}
+}
+
+// done answers a batch of o.
+func (u *Upstream) done(o *order, b *front.Batch) {
 	delete(u.began, b)
-	u.mu.Lock()
-	u.requests -= len(b.Counts)
-	u.mu.Unlock()
-	if n := len(b.Ranges); b.Err == nil && n > 0 && u.highest.Before(b.Ranges[n-1].First) {
-		u.highest = b.Ranges[n-1].First
+	u.letGo(b)
+	if n := len(b.Ranges); b.Err == nil && n > 0 && o.highest.Before(b.Ranges[n-1].First) {
+		o.highest = b.Ranges[n-1].First
 	}
 	b.Done(b)
 }
@@ -410,18 +418,17 @@ func (u *Upstream) Close() {
 	close(u.work)
 	u.workers.Wait()
 	u.mu.Lock()
-	out, in := u.answered, slices.Concat(u.pending, u.floored, u.incoming)
-	u.answered, u.incoming, u.pending, u.floored = nil, nil, nil, nil
+	out, in := u.answered, u.incoming
+	u.answered, u.incoming = nil, nil
 	u.mu.Unlock()
 	for _, b := range out {
 		u.settle(b)
 	}
-	if u.due != nil {
-		u.due.Stop()
+	in = slices.Concat(u.main.take(), in)
+	for _, o := range u.lines {
+		in = append(in, o.take()...)
 	}
-	for _, p := range u.parked {
-		in = append(in, p.batch)
-	}
+	in = append(in, u.parked.end()...)
 	for _, batch := range in {
 		batch.Err = errClosed
 		batch.Done(batch)

@@ -16,10 +16,12 @@ import (
 var base64 = isotone.NewTimestamp64(1_700_000_000_000, 1<<18-5)
 
 // Timestamps64 counts as Timestamps does, and notes a request with a negated count.
-func (c *cluster) Timestamps64(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range64, error) {
-	r, err := c.Timestamps(ctx, mode, floor, count)
-	c.set(func() { c.asks[len(c.asks)-1].Count = -count })
-	return isotone.Range64{First: base64 + isotone.Timestamp64(r.First.Index), Count: count}, err
+func (c *cluster) Timestamps64(ctx context.Context, w forward.Want) (isotone.Range64, error) {
+	r, err := c.Timestamps(ctx, w)
+	if w.Timeline == "" {
+		c.set(func() { c.asks[len(c.asks)-1].Count = -w.Count })
+	}
+	return isotone.Range64{First: base64 + isotone.Timestamp64(r.First.Index), Count: w.Count}, err
 }
 
 func TestUpstream_AsksForEachFormByItself(t *testing.T) {

@@ -48,17 +48,6 @@ func TestUpstream_TellsTheClusterBehindIt(t *testing.T) {
 	}
 }
 
-// TestUpstream_RefusesTimelines: the cluster would be asked for the default order.
-func TestUpstream_RefusesTimelines(t *testing.T) {
-	u := newTurns(t, forward.Config{})
-	done := make(chan error, 1)
-	u.Submit(&front.Batch{Timeline: "a", Counts: []uint64{1}, Ranges: make([]isotone.Range, 1), Done: func(b *front.Batch) { done <- b.Err }})
-	u.until(t, "it is answered", func() bool { return len(done) == 1 })
-	if err := <-done; !errors.Is(err, isotone.ErrInvalidArgument) || !strings.Contains(err.Error(), "ask a node of the cluster") || len(u.asked()) != 0 {
-		t.Errorf("%v; the cluster was asked %v", err, u.asked())
-	}
-}
-
 // TestUpstream_PassesFloorsOn: each in a request of its own, unless the cluster has passed it, and
 // takes turns with requests that have none.
 func TestUpstream_PassesFloorsOn(t *testing.T) {

@@ -6,7 +6,8 @@
 // Errors. A call that fails has a google.rpc.Status with these details (grpc-status-details-bin):
 //
 //   google.rpc.ErrorInfo   reason is the code of Isotone, such as "not_leader", the same as in all its protocols; domain is
-//                          "isotone"; metadata["leader"], with not_leader only, is the address (host:port) to ask instead
+//                          "isotone"; metadata["leader"], with not_leader only, is the address (host:port) to ask instead:
+//                          that of the leader or, if the request names a timeline, of its owner
 //   google.rpc.RetryInfo   how long to wait before the next attempt, where there is something to wait for
 //
 // Decide by the reason: several have the same gRPC code.
@@ -163,7 +164,11 @@ type TimestampsGetRequest struct {
 	//
 	//	*TimestampsGetRequest_WideFloor
 	//	*TimestampsGetRequest_U64Floor
-	Floor         isTimestampsGetRequest_Floor `protobuf_oneof:"floor"`
+	Floor isTimestampsGetRequest_Floor `protobuf_oneof:"floor"`
+	// The timeline to ask: a named order beside the default one, which is asked without this field. A name has 1 to 64 of the
+	// characters A-Z a-z 0-9 . _ / and -; an empty one is an error. Timestamps of two timelines have no order, so the floor is one
+	// of the same timeline. If there is no timeline of that name, or it is sealed, the error is not_found (NOT_FOUND).
+	Timeline      *string `protobuf:"bytes,6,opt,name=timeline,proto3,oneof" json:"timeline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -242,6 +247,13 @@ func (x *TimestampsGetRequest) GetU64Floor() uint64 {
 		}
 	}
 	return 0
+}
+
+func (x *TimestampsGetRequest) GetTimeline() string {
+	if x != nil && x.Timeline != nil {
+		return *x.Timeline
+	}
+	return ""
 }
 
 type isTimestampsGetRequest_Floor interface {
@@ -920,16 +932,18 @@ var File_isotone_v1_isotone_proto protoreflect.FileDescriptor
 const file_isotone_v1_isotone_proto_rawDesc = "" +
 	"\n" +
 	"\x18isotone/v1/isotone.proto\x12\n" +
-	"isotone.v1\x1a\x17google/rpc/status.proto\"\xd4\x01\n" +
+	"isotone.v1\x1a\x17google/rpc/status.proto\"\x82\x02\n" +
 	"\x14TimestampsGetRequest\x12\x19\n" +
 	"\x05count\x18\x01 \x01(\x04H\x01R\x05count\x88\x01\x01\x12(\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x14.isotone.v1.ReadModeR\x04mode\x12$\n" +
 	"\x04form\x18\x03 \x01(\x0e2\x10.isotone.v1.FormR\x04form\x12\x1f\n" +
 	"\n" +
 	"wide_floor\x18\x04 \x01(\fH\x00R\twideFloor\x12\x1d\n" +
-	"\tu64_floor\x18\x05 \x01(\x06H\x00R\bu64FloorB\a\n" +
+	"\tu64_floor\x18\x05 \x01(\x06H\x00R\bu64Floor\x12\x1f\n" +
+	"\btimeline\x18\x06 \x01(\tH\x02R\btimeline\x88\x01\x01B\a\n" +
 	"\x05floorB\b\n" +
-	"\x06_count\"`\n" +
+	"\x06_countB\v\n" +
+	"\t_timeline\"`\n" +
 	"\x15TimestampsGetResponse\x12\x14\n" +
 	"\x04wide\x18\x01 \x01(\fH\x00R\x04wide\x12\x12\n" +
 	"\x03u64\x18\x02 \x01(\x06H\x00R\x03u64\x12\x14\n" +

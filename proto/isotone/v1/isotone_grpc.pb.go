@@ -6,7 +6,8 @@
 // Errors. A call that fails has a google.rpc.Status with these details (grpc-status-details-bin):
 //
 //   google.rpc.ErrorInfo   reason is the code of Isotone, such as "not_leader", the same as in all its protocols; domain is
-//                          "isotone"; metadata["leader"], with not_leader only, is the address (host:port) to ask instead
+//                          "isotone"; metadata["leader"], with not_leader only, is the address (host:port) to ask instead:
+//                          that of the leader or, if the request names a timeline, of its owner
 //   google.rpc.RetryInfo   how long to wait before the next attempt, where there is something to wait for
 //
 // Decide by the reason: several have the same gRPC code.
@@ -50,8 +51,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // Timestamps are unique and strictly increasing, in real-time order: a timestamp whose request began after another's answer
-// came is larger. Only the leader has them; other nodes answer not_leader, unless they forward (FORWARD=1).
-// It needs the role "timestamps".
+// came is larger. Only the leader has them, and those of a timeline only its owner; other nodes answer not_leader, unless they
+// forward (FORWARD=1). It needs the role "timestamps".
 type TimestampsClient interface {
 	// Get returns consecutive timestamps.
 	Get(ctx context.Context, in *TimestampsGetRequest, opts ...grpc.CallOption) (*TimestampsGetResponse, error)
@@ -106,8 +107,8 @@ type Timestamps_StreamClient = grpc.BidiStreamingClient[TimestampsStreamRequest,
 // for forward compatibility.
 //
 // Timestamps are unique and strictly increasing, in real-time order: a timestamp whose request began after another's answer
-// came is larger. Only the leader has them; other nodes answer not_leader, unless they forward (FORWARD=1).
-// It needs the role "timestamps".
+// came is larger. Only the leader has them, and those of a timeline only its owner; other nodes answer not_leader, unless they
+// forward (FORWARD=1). It needs the role "timestamps".
 type TimestampsServer interface {
 	// Get returns consecutive timestamps.
 	Get(context.Context, *TimestampsGetRequest) (*TimestampsGetResponse, error)
