@@ -65,7 +65,7 @@ func rightsTable() string {
 		by[need(r.Needs, r.Any)] = row
 	}
 	order := []string{"nothing", "any role"}
-	for role := access.Timestamps; role <= access.Floors; role <<= 1 {
+	for role := access.Timestamps; role <= access.Timelines; role <<= 1 {
 		order = append(order, "`"+role.String()+"`")
 	}
 	var b strings.Builder
@@ -146,7 +146,7 @@ func (v *visitor) allows(needs access.Roles, any bool) bool {
 func TestRights_AreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
 	var users []string
-	for role := access.Timestamps; role <= access.Floors; role <<= 1 {
+	for role := access.Timestamps; role <= access.Timelines; role <<= 1 {
 		users = append(users, fmt.Sprintf(`"%s": {"roles": ["%[1]s"], "secrets": ["HASH"]}`, role))
 	}
 	list := rig.NewUserList(t, `{"users": {`+strings.Join(users, ", ")+`, "nobody": {"roles": [], "secrets": ["HASH"]}}}`)
@@ -201,7 +201,7 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 		add("the socket", access.All, visitor{url: "http://isotone", client: socket(p)})
 	}
 	at := listed.s.AdvertiseAddr
-	for role := access.Timestamps; role <= access.Floors; role <<= 1 {
+	for role := access.Timestamps; role <= access.Timelines; role <<= 1 {
 		visitors = append(visitors, visitor{
 			name: "user " + role.String(), roles: role, url: "http://" + at, client: plain, redis: at,
 			fields: []string{"Authorization: " + rig.Bearer(role.String(), rig.Secret)}, auth: role.String() + " " + rig.Secret,

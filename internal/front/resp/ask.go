@@ -14,7 +14,7 @@ type ask struct {
 	count uint64
 	mode  isotone.ReadMode
 	u64   bool
-	// timeline is "" for the default order.
+	// timeline is what the client gets; see access.Session.Timeline. "": the default order.
 	timeline string
 }
 
@@ -29,7 +29,7 @@ func (a *ask) countMax() uint64 {
 // options are what a TS command may have after that. The zero value has none.
 type options struct {
 	floor    isotone.Timestamp
-	timeline string
+	timeline string        // as named; "": none is
 	parent   tracing.Trace // of the caller
 }
 
@@ -41,7 +41,7 @@ func isTS(name []byte) bool {
 func isTS64(name []byte) bool { return len(name) == 4 && name[2] == '6' && name[3] == '4' }
 
 // parseAsk reads TS [count [QUORUM|LEASE]] [FLOOR timestamp] [TIMELINE name] [TRACEPARENT value], or TS64 with the same
-// arguments. Its errors match isotone.ErrInvalidArgument.
+// arguments. The timeline is among the options, as the client may get another one. Errors match isotone.ErrInvalidArgument.
 func parseAsk(args [][]byte) (a ask, o options, err error) {
 	a.count, a.u64 = 1, isTS64(args[0])
 	for at := 1; at <= 3 && at < len(args); at++ {
@@ -51,7 +51,7 @@ func parseAsk(args [][]byte) (a ask, o options, err error) {
 		if o, err = parseOptions(args[at:]); err != nil {
 			return a, o, err
 		}
-		a.timeline, args = o.timeline, args[:at]
+		args = args[:at]
 	}
 	if len(args) > 3 {
 		return a, o, isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for '%s' command", strings.ToLower(string(args[0])))

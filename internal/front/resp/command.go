@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
 )
 
@@ -37,7 +38,7 @@ func newCatalog() *catalog {
 		{"TS", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", access.Timestamps, (*conn).runTS},
 		{"TS64", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps of 64 bits, in decimal.", access.Timestamps, (*conn).runTS},
 		{"SNOWFLAKE", -1, 1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them, as integers or strings.", access.IDs, (*conn).runSnowflake},
-		{"INTERVAL", -1, 1, []string{"fast"}, "generic", "A reading of the cluster clock, 48 bytes; the first of count timestamps made of it; or waits until a timestamp is past.", access.Timestamps, (*conn).runInterval},
+		{clockCommand, -1, 1, []string{"fast"}, "generic", "A reading of the cluster clock, 48 bytes; the first of count timestamps made of it; or waits until a timestamp is past.", access.Timestamps, (*conn).runInterval},
 		{workerCommand, -2, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back. For operators: lists or revokes leases.", access.Workers, (*conn).runWorker},
 		{"PING", -1, 0, fast, "connection", "Answers PONG, or the message.", 0, (*conn).runPing},
 		{"ECHO", 2, 0, fast, "connection", "Answers the message.", 0, (*conn).runEcho},
@@ -65,6 +66,9 @@ func newCatalog() *catalog {
 	}
 	return c
 }
+
+// clockCommand is about the cluster clock, and so not for users of some timelines only.
+const clockCommand = "INTERVAL"
 
 // nameMax is longer than the name of any command.
 const nameMax = 16
@@ -112,7 +116,10 @@ func (c *conn) require(cmd *command, args [][]byte) error {
 	case cmd.name == workerCommand && isOperators(args):
 		return c.session.Require(access.Admin)
 	case cmd.needs != 0:
-		return c.session.Require(cmd.needs)
+		if err := c.session.Require(cmd.needs); err != nil || cmd.name != clockCommand {
+			return err
+		}
+		return c.session.RequireClock()
 	case isFree(cmd.name):
 		return nil
 	}
@@ -150,9 +157,17 @@ func (r *reply) unknownSubcommand(args [][]byte) {
 	r.fault("ERR", fmt.Sprintf("unknown subcommand or wrong number of arguments for '%.40s'", args[1]))
 }
 
-// runTS answers an invalid TS or TS64 command; carryOut submits the valid ones.
+var errRightsChanged = isotone.Errorf(isotone.CodeOverloaded, "the list of users has just changed; try again")
+
+// runTS answers a TS or TS64 command that is invalid, or whose timeline the client may not use; carryOut submits the others.
 func (c *conn) runTS(args [][]byte, r *reply) error {
-	_, _, err := parseAsk(args)
+	_, o, err := parseAsk(args)
+	if err == nil {
+		_, err = c.session.RequireTimeline(o.timeline)
+	}
+	if err == nil {
+		err = errRightsChanged
+	}
 	e := faultOf(err)
 	r.b = appendFault(r.b, e)
 	c.front.observe(string(e.Code), 1, 0)

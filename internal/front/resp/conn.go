@@ -79,18 +79,19 @@ type run struct {
 // memo caches a valid TS command without options as it was sent: clients send the same bytes again
 // and again. No command is a prefix of another, so input that begins with text is this command.
 type memo struct {
-	ask
-	size uint8
-	text [memoMax]byte
+	ask   // but for the timeline: whoever speaks may get another one than named
+	named string
+	size  uint8
+	text  [memoMax]byte
 }
 
 // memoMax is the length of the longest TS command in its usual form.
 const memoMax = len("*3\r\n$2\r\nTS\r\n$10\r\n4294967296\r\n$6\r\nQUORUM\r\n")
 
-var plainMemo = newMemo([]byte("*1\r\n$2\r\nTS\r\n"), ask{count: 1})
+var plainMemo = newMemo([]byte("*1\r\n$2\r\nTS\r\n"), ask{count: 1}, "")
 
-func newMemo(text []byte, a ask) memo {
-	m := memo{ask: a, size: uint8(len(text))}
+func newMemo(text []byte, a ask, named string) memo {
+	m := memo{ask: a, named: named, size: uint8(len(text))}
 	copy(m.text[:], text)
 	return m
 }
@@ -156,14 +157,15 @@ func (c *conn) carryOut(b []byte) (used int, err error) {
 		good := may && err == nil && n > 0 && len(q.args) > 0 && isTS(q.args[0])
 		if good {
 			a, o, err = parseAsk(q.args)
-			good = err == nil && c.fits(a, o.floor)
+			a.timeline, good = c.session.Timeline(o.timeline)
+			good = good && err == nil && c.fits(a, o.floor)
 		}
 		switch {
 		case good:
 			c.add(a, o.floor, 1)
 			c.keepParent(o.parent)
 			if n <= memoMax && o.floor == (isotone.Timestamp{}) { // a TRACEPARENT is longer
-				c.memo = newMemo(b[used:used+n], a)
+				c.memo = newMemo(b[used:used+n], a, o.timeline)
 			}
 			used += n
 			continue
@@ -179,16 +181,17 @@ func (c *conn) carryOut(b []byte) (used int, err error) {
 // repeat adds the repetitions of the memorized command at the front of b, as far as they
 // fit the batch.
 func (c *conn) repeat(b []byte) (used int) {
-	none := isotone.Timestamp{}
-	if !c.fits(c.memo.ask, none) {
+	none, a := isotone.Timestamp{}, c.memo.ask
+	var may bool
+	if a.timeline, may = c.session.Timeline(c.memo.named); !may || !c.fits(a, none) {
 		return 0
 	}
 	n, text := 0, c.memo.text[:c.memo.size]
-	for room := c.room(c.memo.ask); n < room && bytes.HasPrefix(b[used:], text); n++ {
+	for room := c.room(a); n < room && bytes.HasPrefix(b[used:], text); n++ {
 		used += len(text)
 	}
 	if n > 0 {
-		c.add(c.memo.ask, none, n)
+		c.add(a, none, n)
 	}
 	return used
 }
