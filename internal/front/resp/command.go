@@ -37,6 +37,8 @@ func newCatalog() *catalog {
 	c := &catalog{byName: map[string]*command{}, list: []*command{
 		{"TS", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", access.Timestamps, (*conn).runTS},
 		{"TS64", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps of 64 bits, in decimal.", access.Timestamps, (*conn).runTS},
+		{"TSIN", -2, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps of a timeline, 16 bytes.", access.Timestamps, (*conn).runTS},
+		{"TS64IN", -2, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps of a timeline, of 64 bits, in decimal.", access.Timestamps, (*conn).runTS},
 		{"SNOWFLAKE", -1, 1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them, as integers or strings.", access.IDs, (*conn).runSnowflake},
 		{clockCommand, -1, 1, []string{"fast"}, "generic", "A reading of the cluster clock, 48 bytes; the first of count timestamps made of it; or waits until a timestamp is past.", access.Timestamps, (*conn).runInterval},
 		{workerCommand, -2, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back. For operators: lists or revokes leases.", access.Workers, (*conn).runWorker},
@@ -48,7 +50,7 @@ func newCatalog() *catalog {
 		{"CLIENT", -2, 0, slow, "connection", "Names and describes this connection.", 0, (*conn).runClient},
 		{"READONLY", 1, 0, fast, "cluster", "Accepted without effect.", 0, (*conn).runOK},
 		{"READWRITE", 1, 0, fast, "cluster", "Accepted without effect.", 0, (*conn).runOK},
-		{"ASKING", 1, 0, fast, "cluster", "Accepted without effect.", 0, (*conn).runOK},
+		{"ASKING", 1, 0, fast, "cluster", "Accepted without effect: an owner of timelines serves them whoever has their slot.", 0, (*conn).runOK},
 		{"QUIT", -1, 0, fast, "connection", "Closes the connection.", 0, (*conn).runQuit},
 		{"RESET", 1, 0, fast, "connection", "Returns the connection to its first state.", 0, (*conn).runReset},
 		{"MULTI", 1, 0, fast, "transactions", "Queues the commands that follow.", 0, (*conn).runMulti},
@@ -59,7 +61,7 @@ func newCatalog() *catalog {
 		{"COMMAND", -1, 0, slow, "server", "Describes the commands.", 0, (*conn).runCommand},
 		{"CONFIG", -2, 0, slow, "server", "Tells what little there is to be told of parameters.", 0, (*conn).runConfig},
 		{"INFO", -1, 0, slow, "server", "Describes this node.", 0, (*conn).runInfo},
-		{"CLUSTER", -2, 0, slow, "cluster", "Describes the cluster: all slots are the leader's.", 0, (*conn).runCluster},
+		{"CLUSTER", -2, 0, slow, "cluster", "Describes the cluster: who has which slots.", 0, (*conn).runCluster},
 	}}
 	for _, cmd := range c.list {
 		c.byName[cmd.name] = cmd
@@ -106,6 +108,7 @@ func (c *conn) run(args [][]byte, r *reply) error {
 		r.b = appendFault(r.b, faultOf(err))
 		return nil
 	}
+	c.slot = c.front.redirectSlot(cmd, args)
 	return cmd.run(c, args, r)
 }
 
@@ -159,7 +162,7 @@ func (r *reply) unknownSubcommand(args [][]byte) {
 
 var errRightsChanged = isotone.Errorf(isotone.CodeOverloaded, "the list of users has just changed; try again")
 
-// runTS answers a TS or TS64 command that is invalid, or whose timeline the client may not use; carryOut submits the others.
+// runTS answers a command for timestamps that is invalid, or whose timeline the client may not use; carryOut submits the others.
 func (c *conn) runTS(args [][]byte, r *reply) error {
 	_, o, err := parseAsk(args)
 	if err == nil {
