@@ -16,7 +16,7 @@ import (
 // ofOrders says of each path and command what it has to do with orders. One that is not here fails a test: whoever adds one decides,
 // and adds the ways to ask it to TestOrders_NobodyGetsAnother if it issues timestamps.
 var ofOrders = map[string][]string{
-	"issues timestamps": {"/timestamp", grpc.PathTimestampsGet, grpc.PathTimestampsStream, "TS", "TS64"},
+	"issues timestamps": {"/timestamp", grpc.PathTimestampsGet, grpc.PathTimestampsStream, "TS", "TS64", "TSIN", "TS64IN"},
 	"the cluster clock": {"/interval", grpc.PathIntervalGet, grpc.PathIntervalStamp, grpc.PathIntervalWait, "INTERVAL"},
 	"changes timelines": {"/admin/timelines"},
 	"no order": {

@@ -159,6 +159,9 @@ func isU64(way string) bool {
 	return strings.Contains(way, "64") || way == "PD"
 }
 
+// keyed reports whether the requests of a way have to name a timeline.
+func keyed(way string) bool { return strings.Contains(way, "TSIN") || strings.Contains(way, "TS64IN") }
+
 // sealed finds the timeline that a fault names because it is sealed.
 var sealed = regexp.MustCompile(`the timeline \\?(?:"|%22)([a-z/]+)\\?(?:"|%22) is sealed`)
 
@@ -253,15 +256,18 @@ func (n *orderNode) overHTTP(askers map[string]asker) {
 	}
 }
 
-// overRedis are the ways to ask TS and TS64, with one connection for all users, and one of the certificate's.
+// overRedis are the ways to ask TS, TS64, TSIN and TS64IN, with one connection for all users, and one of the certificate's.
 func (n *orderNode) overRedis(askers map[string]asker) {
 	shared := rig.DialRedis(n.T, n.Client, nil)
 	ofCert := map[string]*rig.RedisConn{}
 	for _, form := range []string{"", "1", "2 QUORUM", "3 LEASE", "FLOOR " + lowFloor, "2 LEASE FLOOR " + lowFloor} {
-		for _, name := range []string{"TS", "TS64"} {
+		for _, name := range []string{"TS", "TS64", "TSIN", "TS64IN"} {
 			ask := func(c *rig.RedisConn, named, before, after string) string {
 				command := name + " " + form
-				if named != "" {
+				switch {
+				case keyed(name):
+					command = name + " " + named + " " + form
+				case named != "":
 					command += " TIMELINE " + named
 				}
 				if before != "" {
@@ -292,7 +298,7 @@ func (n *orderNode) overRedis(askers map[string]asker) {
 					n.Fatalf("%s: %q, %v", command, line, err)
 				}
 				body = body[:len(body)-2]
-				if name == "TS" {
+				if !isU64(name) {
 					return n.read(command, http.StatusOK, body, nil, binaryFirst)
 				}
 				t, err := isotone.ParseTimestamp64(string(body))
@@ -400,6 +406,12 @@ func TestOrders_NobodyGetsAnother(t *testing.T) {
 	n.overHTTP(askers)
 	n.overRedis(askers)
 	n.overGRPC(askers)
+	canName := func(way, name string) bool {
+		if name == "" {
+			return !keyed(way)
+		}
+		return !strings.HasPrefix(way, "gRPC") && way != "PD"
+	}
 	check := func(when string, are func(way string) bool) {
 		for way, ask := range askers {
 			for user, allowed := range orderUsers {
@@ -408,7 +420,7 @@ func TestOrders_NobodyGetsAnother(t *testing.T) {
 					if !may {
 						want = refused
 					}
-					if !are(way) || o.name != "" && (strings.HasPrefix(way, "gRPC") || way == "PD") { // their requests name no timeline
+					if !are(way) || !canName(way, o.name) {
 						continue
 					}
 					if got := ask(user, o.name); got != want {

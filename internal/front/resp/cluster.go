@@ -51,8 +51,8 @@ type shard struct {
 }
 
 // shardsOf presents the members as shards: one, in which the leader is the primary and owns all slots; or, with ofTimelines, one for
-// each node that owns the timelines of slots. The slots of nobody are the leader's then, and nodes without slots its replicas. There are
-// none while nobody is known who could have all slots.
+// each node that owns the timelines of slots. The slots of nobody are the leader's then, which may have none, and the other nodes without slots are
+// its replicas. There are none while nobody is known who could have all slots.
 func shardsOf(status *front.Status, ofTimelines bool) []shard {
 	members := membersOf(status)
 	leader := func(n node) bool { return n.id == status.Leader && n.id != 0 }
@@ -93,7 +93,7 @@ func shardsOf(status *front.Status, ofTimelines bool) []shard {
 			main.nodes = append(main.nodes, n)
 		}
 	}
-	return slices.DeleteFunc(list, func(s shard) bool { return len(s.spans) == 0 })
+	return list
 }
 
 // slotsOfGroup is how many slots in a row a group of timelines has.
@@ -270,13 +270,16 @@ func (r *reply) clusterNodes(status *front.Status, shards []shard) {
 }
 
 func clusterInfo(status *front.Status, shards []shard) string {
-	state, assigned := "fail", 0
+	state, assigned, size := "fail", 0, 0
+	for _, s := range shards {
+		size += min(len(s.spans), 1)
+	}
 	if len(shards) > 0 {
 		state, assigned = "ok", slots
 	}
 	return fmt.Sprintf("cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%d\r\ncluster_slots_ok:%[2]d\r\n"+
 		"cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:%d\r\ncluster_size:%d\r\n"+
-		"cluster_current_epoch:%d\r\ncluster_my_epoch:%[5]d\r\n", state, assigned, len(status.Members), max(len(shards), 1), status.Term) + clusterIDLine(status) + "\r\n"
+		"cluster_current_epoch:%d\r\ncluster_my_epoch:%[5]d\r\n", state, assigned, len(status.Members), max(size, 1), status.Term) + clusterIDLine(status) + "\r\n"
 }
 
 // fieldClusterID is the name of the field with the cluster's ID.

@@ -116,7 +116,7 @@ func TestShards_MapEachSlotToItsOwner(t *testing.T) {
 		{"without timelines, without a leader", 0, nil, ""},
 		{"nobody owns any", 2, owners(nil), "2,1,3: 0-16383"},
 		{"nobody owns any, without a leader", 0, owners(nil), ""},
-		{"one owns all", 2, owners(map[int]uint64{0: 1}), "1: 0-16383"},
+		{"one owns all", 2, owners(map[int]uint64{0: 1}), "1: 0-16383; 2,3: "},
 		{"halves", 1, owners(map[int]uint64{0: 1, 128: 2}), "1,3: 0-8191; 2: 8192-16383"},
 		{"one group in between", 1, owners(map[int]uint64{10: 3, 11: 0}), "1,2: 0-639 704-16383; 3: 640-703"},
 		{"an owner without an address", 3, owners(map[int]uint64{0: 4, 200: 1}), "1: 12800-16383; 3,2: 0-12799"},
