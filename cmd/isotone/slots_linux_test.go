@@ -201,10 +201,12 @@ func (s *slotCluster) checkSlots(slots, name string, owner int) {
 				}
 				want = leader.Addr
 			}
-			told, err := c.ClusterSlots(s.Context()).Result()
-			for _, span := range told {
-				if slot := int(timeline.Slot(name)); err == nil && span.Start <= slot && slot <= span.End {
-					return span.Nodes[0].Addr == want
+			told, err := c.ClusterShards(s.Context()).Result()
+			for _, shard := range told {
+				for _, span := range shard.Slots {
+					if slot := int64(timeline.Slot(name)); err == nil && span.Start <= slot && slot <= span.End {
+						return fmt.Sprintf("%s:%d", shard.Nodes[0].Endpoint, shard.Nodes[0].Port) == want
+					}
 				}
 			}
 			return false
