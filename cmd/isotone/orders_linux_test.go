@@ -73,7 +73,7 @@ func TestOrders_ClientsThatAreBoundFindTheOwner(t *testing.T) {
 	clusterClient := redis.NewClusterClient(&redis.ClusterOptions{Addrs: at, Username: "app", Password: rig.Secret, MaxRedirects: 8})
 	defer clusterClient.Close()
 	for owner := 1; owner <= 3; owner++ {
-		run("ops", at[0], 0, "", "", "group", "move", timeline.GroupOf("tenant-7/main"), fmt.Sprint(owner))
+		moveGroup(t, timeline.GroupOf("tenant-7/main"), owner, strings.Join(at, ","), "--user", "ops", "--password-file", secret)
 		last := isotone.Timestamp{}
 		for range 5 {
 			ts, err := goClient.Timestamp(rig.Soon(t))

@@ -104,7 +104,16 @@ func (s *slotCluster) does(args ...string) {
 // move has a node, 1 to 3, own the group of a timeline.
 func (s *slotCluster) move(name string, node int) {
 	s.Helper()
-	s.does("group", "move", s.groups[name], fmt.Sprint(node))
+	moveGroup(s.T, s.groups[name], node, s.nodes)
+}
+
+// moveGroup has a node own a group. A busy one may seem to be gone for a moment.
+func moveGroup(t *testing.T, group string, node int, nodes string, flags ...string) {
+	t.Helper()
+	await.Until(t, fmt.Sprintf("node %d owns the group %s", node, group), func() bool {
+		code, _, _ := command(append([]string{"group", "move", group, fmt.Sprint(node), "--yes", "--endpoint", nodes}, flags...)...)
+		return code == 0
+	})
 }
 
 // ask says a command to a node, and returns how the answer begins.
