@@ -4,7 +4,9 @@ Arguments: HOST:PORT of each node, the leader first. Prints what was seen, or fa
 """
 
 import asyncio
+import json
 import sys
+import urllib.request
 
 import redis
 import redis.asyncio
@@ -121,12 +123,46 @@ def cluster(nodes, protocol):
     r.close()
 
 
+NAMES = ["orders", "tenant-7/log", "b"]
+
+
+def operate(addr, path, change):
+    """Has an operator change timelines."""
+    body = json.dumps(change).encode()
+    urllib.request.urlopen(urllib.request.Request(f"http://{addr}/admin/{path}", body, {"Content-Type": "application/json"})).close()
+
+
+def timelines(nodes, protocol):
+    """The client finds the owners of timelines: those in groups of hash slots by MOVED, and one in a group of its own by ASK."""
+    r = RedisCluster(startup_nodes=[ClusterNode(*nodes[1])], protocol=protocol)
+    before = {}
+
+    def check(name, ts):
+        assert isinstance(ts, bytes) and len(ts) == 16 and ts > before.get(name, bytes(16)), (name, ts)
+        before[name] = ts
+
+    for name in NAMES + ["apart"]:
+        for n in range(20):
+            check(name, r.execute_command("TSIN", name, n + 1))
+        assert int(r.execute_command("TS64IN", name)) > 1 << 53
+    pipe = r.pipeline()
+    for name in NAMES + ["apart"]:
+        pipe.execute_command("TSIN", name)
+    for name, ts in zip(NAMES + ["apart"], pipe.execute(), strict=True):
+        check(name, ts)
+    r.close()
+
+
 def main(addrs):
+    operate(addrs[0], "timelines", {"action": "create", "names": NAMES})
+    operate(addrs[0], "timelines", {"action": "make", "group": "redis-py"})
+    operate(addrs[0], "timelines", {"action": "create", "names": ["apart"], "group": "redis-py"})
     nodes = [(host, int(port)) for host, port in (a.rsplit(":", 1) for a in addrs)]
     for protocol in 2, 3:
         plain(nodes, protocol)
         asyncio.run(in_asyncio(nodes, protocol))
         cluster(nodes, protocol)
+        timelines(nodes, protocol)
     print(f"redis-py: {len(ids)} IDs")
 
 

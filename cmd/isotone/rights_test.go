@@ -65,7 +65,7 @@ func rightsTable() string {
 		by[need(r.Needs, r.Any)] = row
 	}
 	order := []string{"nothing", "any role"}
-	for role := access.Timestamps; role <= access.Floors; role <<= 1 {
+	for role := access.Timestamps; role <= access.Timelines; role <<= 1 {
 		order = append(order, "`"+role.String()+"`")
 	}
 	var b strings.Builder
@@ -74,6 +74,9 @@ func rightsTable() string {
 		row := by[name]
 		if name == "`floors`" {
 			row = [2][]string{{"`floor=` above the time that the cluster has reached, on `/timestamp`; `wide_floor` and `u64_floor`, the same, on `/isotone.v1.Timestamps/…`"}, {"`FLOOR`, the same"}}
+		}
+		if name == "`timelines`" {
+			row[0] = []string{"`/admin/timelines`, to create, delete and see [those of the user](#timelines)"}
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, strings.Join(row[0], ", "), strings.Join(row[1], ", "))
 	}
@@ -138,15 +141,15 @@ func (v *visitor) statusOf(t *testing.T, path string, fields ...string) int {
 }
 
 // allows reports whether roles are enough, and what a refusal is called.
-func (v *visitor) allows(needs access.Roles, any bool) bool {
-	return v.roles&needs == needs && (!any || v.roles != 0)
+func (v *visitor) allows(needs, or access.Roles, any bool) bool {
+	return v.roles&needs == needs && (!any || v.roles != 0) || v.roles&or != 0
 }
 
 // TestRights_AreThoseOfTheTable: every path and every command is asked for by all kinds of visitors of real nodes.
 func TestRights_AreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
 	var users []string
-	for role := access.Timestamps; role <= access.Floors; role <<= 1 {
+	for role := access.Timestamps; role <= access.Timelines; role <<= 1 {
 		users = append(users, fmt.Sprintf(`"%s": {"roles": ["%[1]s"], "secrets": ["HASH"]}`, role))
 	}
 	list := rig.NewUserList(t, `{"users": {`+strings.Join(users, ", ")+`, "nobody": {"roles": [], "secrets": ["HASH"]}}}`)
@@ -201,7 +204,7 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 		add("the socket", access.All, visitor{url: "http://isotone", client: socket(p)})
 	}
 	at := listed.s.AdvertiseAddr
-	for role := access.Timestamps; role <= access.Floors; role <<= 1 {
+	for role := access.Timestamps; role <= access.Timelines; role <<= 1 {
 		visitors = append(visitors, visitor{
 			name: "user " + role.String(), roles: role, url: "http://" + at, client: plain, redis: at,
 			fields: []string{"Authorization: " + rig.Bearer(role.String(), rig.Secret)}, auth: role.String() + " " + rig.Secret,
@@ -221,7 +224,7 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 			if path == "/" { // without Accept, as curl asks: the state
 				r.Needs = access.Live
 			}
-			if allowed := v.allows(r.Needs, r.Any); refused == allowed || refused && (status == http.StatusUnauthorized) != v.anonymous {
+			if allowed := v.allows(r.Needs, r.Or, r.Any); refused == allowed || refused && (status == http.StatusUnauthorized) != v.anonymous {
 				t.Errorf("%s: %s needs %v: %d", v.name, path, r.Needs, status)
 			}
 			if !refused {
@@ -236,7 +239,7 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 		}
 		if v.thrift != "" {
 			kind, err := rig.ThriftCall(t, rig.Dial(t, v.thrift, nil))
-			if answered := kind == 2; err != nil || answered != v.allows(access.IDs, false) {
+			if answered := kind == 2; err != nil || answered != v.allows(access.IDs, 0, false) {
 				t.Errorf("%s: Thrift answers with a message of type %d, %v", v.name, kind, err)
 			}
 		}
@@ -255,7 +258,7 @@ func (v *visitor) asksRedis(t *testing.T) (served int) {
 			c.Does("AUTH "+v.auth, "+OK")
 		}
 		c.Send(strings.TrimSpace(r.Command + " " + map[string]string{
-			"ECHO": "x", "SELECT": "0", "CLIENT": "ID", "WATCH": "k", "CONFIG": "GET x", "CLUSTER": "INFO", "WORKER": "HELP", "AUTH": "x y", "WORKER REVOKE": "9999",
+			"ECHO": "x", "SELECT": "0", "CLIENT": "ID", "WATCH": "k", "CONFIG": "GET x", "CLUSTER": "INFO", "WORKER": "HELP", "AUTH": "x y", "WORKER REVOKE": "9999", "TSIN": "x", "TS64IN": "x",
 		}[r.Command]))
 		answer, err := c.R.ReadString('\n')
 		if err != nil && err != io.EOF {
@@ -265,7 +268,7 @@ func (v *visitor) asksRedis(t *testing.T) (served int) {
 		if r.Command == "HELLO" && v.roles == 0 {
 			refused = !strings.HasPrefix(answer, "-NOAUTH HELLO must be called") // as in Redis: with AUTH in it, it needs nothing
 		}
-		if allowed := v.allows(r.Needs, r.Any); refused == allowed || strings.Contains(answer, "wrong number of arguments") {
+		if allowed := v.allows(r.Needs, 0, r.Any); refused == allowed || strings.Contains(answer, "wrong number of arguments") {
 			t.Errorf("%s: %s needs %v: %q", v.name, r.Command, r.Needs, answer)
 		}
 		if !refused {

@@ -84,8 +84,7 @@ func timelineNote(r front.TimelineRecord) string {
 // timeline returns the record of a timeline.
 func (f *operatorFlags) timeline(ctx context.Context, name string) (front.TimelineRecord, error) {
 	var l front.TimelineList
-	// The first name with a prefix is the prefix itself, if there is such a name.
-	if err := f.do(ctx, http.MethodGet, timelinesPath+"?"+url.Values{"prefix": {name}, "limit": {"1"}}.Encode(), nil, &l); err != nil {
+	if err := f.do(ctx, http.MethodGet, timelinesPath+"?"+url.Values{"name": {name}}.Encode(), nil, &l); err != nil {
 		return front.TimelineRecord{}, err
 	}
 	if len(l.Timelines) == 0 || l.Timelines[0].Name != name {

@@ -33,6 +33,8 @@ func (userHashCmd) Help() string {
 		"  hash    $argon2id$v=19$m=19456,t=2,p=1$...\n\n" +
 		"The hash goes into the list, the file of ACL_FILE; the secret goes to the client:\n\n" +
 		"  {\"users\": {\"shop\": {\"roles\": [\"timestamps\", \"ids\"], \"secrets\": [\"$argon2id$...\"]}}}\n\n" +
+		"One that gets a timeline in place of the default order, and may name others:\n\n" +
+		"  \"app-7\": {\"roles\": [\"timestamps\"], \"timeline\": \"tenant-7/main\", \"timelines\": [\"tenant-7/*\"], \"secrets\": [...]}\n\n" +
 		"A secret that exists:\n\n" +
 		"  isotone user hash < secret.txt"
 }
@@ -107,7 +109,9 @@ type userCheckCmd struct {
 func (userCheckCmd) Help() string {
 	return "Before a list is copied to the nodes:\n\n" +
 		"  isotone user check users.json\n\n" +
-		"It prints the users, and fails with everything that is wrong. Two nodes have the same list if it prints the same SHA-256 on both."
+		"It prints the users, and fails with everything that is wrong. Two nodes have the same list if it prints the same SHA-256 on both.\n\n" +
+		"TIMELINES says which timelines a user may use: all, with the default order, or those of its keys \"timeline\" and \"timelines\", " +
+		"such as =tenant-7/main,tenant-7/*. The one with the = is what the user gets in place of the default order."
 }
 
 // Run checks a list.
@@ -120,13 +124,13 @@ func (c *userCheckCmd) Run(con console) error {
 		return json.NewEncoder(con.out).Encode(s)
 	}
 	t := tabwriter.NewWriter(con.out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "USER\tROLES\tSECRETS\tLIMITS")
+	fmt.Fprintln(t, "USER\tROLES\tTIMELINES\tSECRETS\tLIMITS")
 	for _, u := range s.Users {
 		secrets := fmt.Sprint(u.Secrets)
 		if u.Secrets == 0 {
 			secrets = "certificate only"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", u.Name, u.Roles, secrets, u.Limits)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", u.Name, u.Roles, u.Orders, secrets, u.Limits)
 	}
 	_ = t.Flush()
 	_, err = fmt.Fprintf(con.out, "limits of each address without credentials: %s\nSHA-256: %s\n", s.AddressLimits, s.SHA256)

@@ -39,6 +39,9 @@ type Batch struct {
 	// Raise: the client has the right to move time ahead of the clock by its floor. Moved is set with the answer if that
 	// has happened.
 	Raise, Moved bool
+	// Apart is set with isotone.ErrNotLeader for a timeline that is in another group than that of its hash slot, so that the owner of the
+	// slot says nothing about its own.
+	Apart bool
 	// Trace is the span of the first of the requests that is traced; nil: none is. Taken belongs
 	// to the backend.
 	Trace *trace.Context
@@ -337,6 +340,9 @@ type Status struct {
 	Draining bool
 	// Ceiling is the replicated bound of issued time, unix nanoseconds.
 	Ceiling uint64
+	// SlotOwners are the nodes that own the groups of timelines of hash slots, in the order of the slots, each 0 if there is none. It is nil while there are
+	// no timelines.
+	SlotOwners []uint64
 }
 
 // Member is one member of the cluster.

@@ -126,7 +126,7 @@ func (b *bundler) unbundle(u *bundle) {
 	b.underWay--
 	at := 0
 	for i, part := range u.parts {
-		part.Err, part.Moved = u.Err, u.Moved
+		part.Err, part.Moved, part.Apart = u.Err, u.Moved, u.Apart
 		if u.Err == nil {
 			at += copy(part.Ranges, u.Ranges[at:at+len(part.Counts)])
 		}
@@ -203,7 +203,7 @@ func (b *bundler) newBundle(part *front.Batch) *bundle {
 	} else {
 		u.Done = func(*front.Batch) { b.giveBack(u) }
 	}
-	u.Mode, u.U64, u.Floor, u.Raise, u.Timeline, u.Moved, u.Err, u.Trace = part.Mode, part.U64, isotone.Timestamp{}, false, "", false, nil, nil
+	u.Mode, u.U64, u.Floor, u.Raise, u.Timeline, u.Moved, u.Apart, u.Err, u.Trace = part.Mode, part.U64, isotone.Timestamp{}, false, "", false, false, nil, nil
 	u.Local = true // its parts are forwarded one by one, from here
 	return u
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/isotone/isotone"
@@ -156,6 +157,32 @@ func TestBundler_ATimelineIsABundleOfItsOwn(t *testing.T) {
 			t.Errorf("%q: requests by timeline %v, want %v", round, got, want)
 		}
 		b.settle()
+	}
+}
+
+// TestBundler_TellsWhatIsApart of each batch, also if a bundle that was is used again.
+func TestBundler_TellsWhatIsApart(t *testing.T) {
+	b := newIdleBundler(t, 4096)
+	for range 2 {
+		var told []string
+		for _, timeline := range []string{"apart", "a", ""} {
+			b.Submit(&front.Batch{Timeline: timeline, Counts: []uint64{1}, Ranges: make([]isotone.Range, 1), Done: func(b *front.Batch) {
+				if b.Apart {
+					told = append(told, b.Timeline)
+				}
+			}})
+		}
+		b.bundle()
+		for _, u := range b.node.core.queue.take(nil) {
+			if u.Apart {
+				t.Errorf("a bundle of %q begins as one that is apart", u.Timeline)
+			}
+			u.Apart, u.Err = u.Timeline == "apart", isotone.ErrNotLeader
+			u.Done(u)
+		}
+		if b.settle(); !slices.Equal(told, []string{"apart"}) {
+			t.Errorf("%q are apart", told)
+		}
 	}
 }
 

@@ -216,6 +216,7 @@ func (c *core) carryOut(e *replica.Effects) {
 		b.Moved = a.Moved
 		if a.Err != nil {
 			b.Err = a.Err
+			b.Apart = c.isApart(b)
 		}
 		if b.Trace != nil {
 			c.endTrace(b)

@@ -95,7 +95,16 @@ func (c *core) view() *view {
 		f.NotReadyTimestamps, f.NotReadyIDs = draining, draining
 	}
 	f.NotReady = cmp.Or(f.NotReadyTimestamps, f.NotReadyIDs)
+	f.SlotOwners = slotOwners(c.replica, s.slotOwners())
 	return s
+}
+
+// slotOwners are those that the fronts were told of before.
+func (s *view) slotOwners() []uint64 {
+	if s.previous == nil {
+		return nil
+	}
+	return s.previous.SlotOwners
 }
 
 func role(s raft.StateType) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/node"
 )
@@ -284,6 +285,12 @@ func TestTimelines_AreAnsweredByTheirOwner(t *testing.T) {
 			r, err := ask(c.nodes[owner], "orders", 3)
 			return above(owner, r, err)
 		})
+		for id, n := range c.nodes {
+			await.Until(t, fmt.Sprintf("node %d tells that node %d owns the group", id, owner), func() bool {
+				told := n.Status().SlotOwners
+				return told != nil && told[timeline.Slot("orders")/(timeline.Slots/timeline.SlotGroups)] == owner && n.OwnerOf("orders") == owner
+			})
+		}
 	}
 	if err := c.stop(3); err != nil {
 		t.Fatal(err)

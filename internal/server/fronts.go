@@ -48,6 +48,8 @@ type frontsConfig struct {
 	// pd answers clients of PD, whose connections pdListener accepts; nil: there are none.
 	pd         *pd.Server
 	pdListener net.Listener
+	// slotsOfTimelines: see resp.Config.
+	slotsOfTimelines bool
 	// tlsRequired refuses clients without TLS.
 	tlsRequired bool
 	// stats is nil unless requests are measured, trace unless they are traced.
@@ -162,7 +164,7 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 	lessor, _ := b.(front.Lessor) // a node is
 	redis := resp.New(resp.Config{
 		Backend: b, IDs: ids, Clock: cfg.web.Clock, Lessor: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Trace: cfg.trace, Version: cfg.version,
-		Post: func(f func()) { l.Post(f) },
+		Post: func(f func()) { l.Post(f) }, SlotsOfTimelines: cfg.slotsOfTimelines,
 	})
 	var g *gate.Gate
 	entry := gate.Config{

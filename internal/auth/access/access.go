@@ -17,7 +17,7 @@ import (
 )
 
 // Roles is a set of roles.
-type Roles uint8
+type Roles uint16
 
 // The roles.
 const (
@@ -35,9 +35,11 @@ const (
 	Admin
 	// Floors: moving the time of all clients ahead of the clock, by the floor of a request for timestamps.
 	Floors
+	// Timelines: creating and deleting the timelines that the user may use.
+	Timelines
 
 	// All has every role.
-	All = Timestamps | IDs | Workers | Live | Metrics | Admin | Floors
+	All = Timestamps | IDs | Workers | Live | Metrics | Admin | Floors | Timelines
 	// Products are what clients of a cluster use, and cannot do harm with.
 	Products = Timestamps | IDs | Live
 	// Local is what clients of this machine have besides, without credentials: leases of workers, which are bounded for
@@ -47,7 +49,7 @@ const (
 	Alone = All &^ Floors
 )
 
-var roleNames = []string{"timestamps", "ids", "workers", "live", "metrics", "admin", "floors"}
+var roleNames = []string{"timestamps", "ids", "workers", "live", "metrics", "admin", "floors", "timelines"}
 
 // String returns the names, separated by commas.
 func (r Roles) String() string {

@@ -247,6 +247,8 @@ func (c *Control) auditChange(old, t *table) {
 			return "secrets of " + name
 		case a.limits != b.limits:
 			return "limits of " + name
+		case !a.orders.equal(&b.orders):
+			return "timelines of " + name + ": " + b.orders.String()
 		}
 		return ""
 	}

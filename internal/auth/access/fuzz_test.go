@@ -26,6 +26,7 @@ func FuzzList(f *testing.F) {
 		`{"users": {"shop": {"roles": ["timestamps", "ids"], "secrets": ["` + aHash + `"], "limits": {"requests": 20000, "connections": 50}}, "prom": {"roles": ["metrics"]}}, "addressLimits": {"workers": 256}}`,
 		`{"Users": {"a": {"Roles": ["none"], "ROLES": []}}}`, `{"users": {"a": {"limits": {"streams": 1, "streams": 2}}}}`, `{"users": {"a": {"roles": [[[["x"]]]]}}}`,
 		`{"addressLimits": {"timestamps": 1e9, "workers": -0}}`, "{\"u\u017fers\": {\"\xff\": {}}}", `{"users": {"a\u0062": {"secrets": ["plain"]}, "ab": {}}}`,
+		`{"users": {"a": {"timeline": "orders", "timelines": ["a/*", "b"]}, "b": {"timeline": ""}, "c": {"timelines": null}}}`, `{"users": {"a": {"timeline": "o"}, "b": {"Timelines": ["*"]}}}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -69,7 +70,26 @@ func checkUser(t *testing.T, name string, u *user) entry {
 	for i := range u.secrets {
 		e.Secrets = append(e.Secrets, u.secrets[i].String())
 	}
+	if (e.isBound(t, u) || u.orders.only != nil) == u.orders.isOpen() || len(u.orders.only) > patternsMax {
+		t.Fatalf("%q: %+v", name, u.orders)
+	}
 	return e
+}
+
+// isBound writes the orders of u, and reports whether one stands for the default order.
+func (e *entry) isBound(t *testing.T, u *user) bool {
+	t.Helper()
+	var err error
+	if u.orders.bound != "" {
+		e.Timeline, err = json.Marshal(u.orders.bound)
+	}
+	if err == nil && u.orders.only != nil {
+		e.Timelines, err = json.Marshal(u.orders.only)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.Timeline != nil
 }
 
 // FuzzHash has hashes of all kinds. One that is accepted has a bounded cost, and is written in one

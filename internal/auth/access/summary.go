@@ -24,6 +24,12 @@ type UserSummary struct {
 	// Secrets is how many there are. A user without any can only use a certificate.
 	Secrets int    `json:"secrets"`
 	Limits  Limits `json:"limits,omitzero"`
+	// Timeline is what requests have that name no timeline, and Timelines what they may name. Without either a user may have all, and the
+	// default order.
+	Timeline  string   `json:"timeline,omitempty"`
+	Timelines []string `json:"timelines,omitempty"`
+	// Orders are both as words.
+	Orders string `json:"-"`
 }
 
 // Summarize reads a list of users, as [Open] does. Its error has a line for everything that is
@@ -43,7 +49,8 @@ func Summarize(file string) (Summary, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(users)) {
 		u := users[name]
-		s.Users = append(s.Users, UserSummary{Name: name, Roles: u.roles.String(), Secrets: len(u.secrets), Limits: u.limits})
+		s.Users = append(s.Users, UserSummary{Name: name, Roles: u.roles.String(), Secrets: len(u.secrets), Limits: u.limits,
+			Timeline: u.orders.bound, Timelines: u.orders.only, Orders: u.orders.String()})
 	}
 	return s, nil
 }

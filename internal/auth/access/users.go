@@ -31,6 +31,10 @@ type entry struct {
 	// Secrets has hashes; see HashSecret. A user without any can only use a certificate.
 	Secrets []string `json:"secrets,omitempty"`
 	Limits  Limits   `json:"limits,omitzero"`
+	// Timeline is the timeline that requests have which name none. Timelines are names, and prefixes with a '*' after them, that they may
+	// name. They are raw, as null or "" would give all timelines to a user that is to have one.
+	Timeline  json.RawMessage `json:"timeline,omitempty"`
+	Timelines json.RawMessage `json:"timelines,omitempty"`
 }
 
 // user is who has rights: a user of the list, or those without credentials.
@@ -39,6 +43,7 @@ type user struct {
 	roles   Roles
 	secrets []hash
 	limits  Limits
+	orders  orders
 	usage   *usage // nil: without limits
 }
 
@@ -59,10 +64,8 @@ func parseList(text []byte) (users map[string]*user, address *Limits, err error)
 	for _, name := range slices.Sorted(maps.Keys(l.Users)) {
 		e := l.Users[name]
 		u, err := e.user(name)
-		if several, ok := err.(interface{ Unwrap() []error }); ok {
-			for _, err := range several.Unwrap() {
-				faults = append(faults, fmt.Errorf("user %.80q: %w", name, err))
-			}
+		for _, err := range each(err) {
+			faults = append(faults, fmt.Errorf("user %.80q: %w", name, err))
 		}
 		users[name] = u
 	}
@@ -75,6 +78,15 @@ func parseList(text []byte) (users map[string]*user, address *Limits, err error)
 		return nil, nil, errors.Join(faults...)
 	}
 	return users, l.AddressLimits, nil
+}
+
+// each returns the errors that were joined to err.
+func each(err error) (list []error) {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	return several.Unwrap()
 }
 
 // decodeList decodes one JSON object with the known keys, each of them once.
@@ -136,6 +148,9 @@ func (e *entry) user(name string) (*user, error) {
 	}
 	if err := u.limits.check(); err != nil {
 		faults = append(faults, err)
+	}
+	if u.orders, err = parseOrders(e.Timeline, e.Timelines); err != nil {
+		faults = append(faults, each(err)...)
 	}
 	return u, errors.Join(faults...)
 }

@@ -9,7 +9,7 @@
 //	GET  /admin/workers        the worker leases (front.WorkerList)
 //	POST /admin/workers        a [WorkerAction]; answers as GET when it is applied
 //	POST /admin/floor          {"time": "TIMESTAMP", "force": false}
-//	GET  /admin/timelines      timelines (front.TimelineList), by prefix=, after= and limit=
+//	GET  /admin/timelines      timelines (front.TimelineList), by prefix=, after= and limit=, or one by name=
 //	POST /admin/timelines      a front.TimelineChange; answers a front.TimelineChanged when it is applied
 //	GET  /admin/groups         the groups of timelines (front.GroupList)
 //	GET  /admin/security       who may reach this node (front.Security); each node answers for itself

@@ -18,7 +18,17 @@ func (h *Handler) timelines(r *http.Request, _ []byte) (any, error) {
 		}
 		limit = n
 	}
-	return h.cfg.Timelines.Timelines(q.Get("prefix"), q.Get("after"), limit)
+	name := q.Get("name")
+	if name == "" {
+		return h.cfg.Timelines.Timelines(q.Get("prefix"), q.Get("after"), limit)
+	}
+	// The first name with a prefix is the prefix itself, if there is such a name.
+	l, err := h.cfg.Timelines.Timelines(name, "", 1)
+	if len(l.Timelines) > 0 && l.Timelines[0].Name != name {
+		l.Timelines = l.Timelines[:0]
+	}
+	l.After = ""
+	return l, err
 }
 
 func (h *Handler) groups(*http.Request, []byte) (any, error) { return h.cfg.Timelines.Groups() }

@@ -198,13 +198,13 @@ func (c *call) end(err error) string {
 // timestamps is Timestamps.Get.
 func (c *call) timestamps(request, b []byte) ([]byte, error) {
 	a, err := ParseAsk(request)
-	if err == nil {
-		err = c.session.Charge(1, a.Count)
-	}
 	if err != nil {
 		return b, err
 	}
-	p := c.server.prepare(c.session, a)
+	p, err := c.server.prepare(c.session, a)
+	if err != nil {
+		return b, err
+	}
 	batch, done := p.batch(), make(chan struct{})
 	batch.Counts, batch.Ranges, batch.Trace = []uint64{a.Count}, make([]isotone.Range, 1), trace.Of(c.ctx)
 	batch.Done = func(*front.Batch) { close(done) }

@@ -165,14 +165,15 @@ func (s *stream) add(t *turn, message []byte) error {
 		return err
 	}
 	a, err := r.ask()
+	var p prepared
 	if err == nil {
-		err = s.session.Charge(1, a.Count)
+		p, err = s.server.prepare(s.session, a)
 	}
 	if err != nil {
 		t.refuse(id, err)
 		return nil
 	}
-	t.add(id, s.server.prepare(s.session, a))
+	t.add(id, p)
 	return nil
 }
 

@@ -42,20 +42,25 @@ func (t *turn) refuse(id uint64, err error) { t.items = append(t.items, item{id:
 // prepared is a request with what its client and the server's settings add.
 type prepared struct {
 	Ask
-	raise bool
+	timeline string // "": the default order
+	raise    bool
 }
 
-// prepare returns a as it is submitted for a session.
-func (s *Server) prepare(session *access.Session, a Ask) prepared {
+// prepare returns a as it is submitted for a session, whose quota it takes, or why it is not.
+func (s *Server) prepare(session *access.Session, a Ask) (p prepared, err error) {
+	if p.timeline, err = session.RequireTimeline(a.Timeline); err == nil {
+		err = session.Charge(1, a.Count)
+	}
 	if a.Mode == isotone.ReadDefault {
 		a.Mode = s.cfg.Mode
 	}
-	return prepared{a, a.Floor != (isotone.Timestamp{}) && session.May(access.Floors)}
+	p.Ask, p.raise = a, a.Floor != (isotone.Timestamp{}) && session.May(access.Floors)
+	return p, err
 }
 
 // batch returns a batch for p.
 func (p *prepared) batch() *front.Batch {
-	return &front.Batch{Mode: p.Mode, U64: p.U64, Timeline: p.Timeline, Floor: p.Floor, Raise: p.raise}
+	return &front.Batch{Mode: p.Mode, U64: p.U64, Floor: p.Floor, Timeline: p.timeline, Raise: p.raise}
 }
 
 // recentMax bounds the batches of a turn that a request may join: the latest ones. So the requests of a few timelines share batches
@@ -83,7 +88,7 @@ func (t *turn) placeOf(p *prepared) int {
 
 // fits reports whether p may be in b.
 func (p *prepared) fits(b *front.Batch) bool {
-	return p.Mode == b.Mode && p.U64 == b.U64 && p.Timeline == b.Timeline && p.Floor == b.Floor && p.raise == b.Raise
+	return p.Mode == b.Mode && p.U64 == b.U64 && p.Floor == b.Floor && p.timeline == b.Timeline && p.raise == b.Raise
 }
 
 // submit hands the batches to the backend of a loop. Answered is called in that loop, perhaps within submit, once all have an answer.

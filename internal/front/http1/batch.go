@@ -71,7 +71,7 @@ func (g *group) sum() (sum uint64) {
 	return sum
 }
 
-// add adds r, which b begins with, and reports whether it fits in this batch.
+// add adds r, which b begins with, and whose client may ask for it, and reports whether it fits in this batch.
 func (g *group) add(f *Front, r *request, b []byte) bool {
 	mode := r.mode
 	if mode == isotone.ReadDefault {
@@ -80,8 +80,8 @@ func (g *group) add(f *Front, r *request, b []byte) bool {
 	size := r.answerSize()
 	switch {
 	case g.empty():
-		g.mode, g.u64, g.floor, g.timeline = mode, r.isU64(), r.floor, r.timeline
-	case mode != g.mode, r.isU64() != g.u64, r.floor != g.floor, r.timeline != g.timeline, g.len() >= f.cfg.Limits.PipelineMax, g.size+size > f.cfg.Limits.AnswerBytesMax:
+		g.mode, g.u64, g.floor, g.timeline = mode, r.isU64(), r.floor, r.order
+	case mode != g.mode, r.isU64() != g.u64, r.floor != g.floor, r.order != g.timeline, g.len() >= f.cfg.Limits.PipelineMax, g.size+size > f.cfg.Limits.AnswerBytesMax:
 		return false
 	}
 	g.size += size

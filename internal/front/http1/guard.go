@@ -49,7 +49,7 @@ func (h *handler) admit(b []byte) verdict {
 			return v
 		}
 	}
-	if !h.session.May(roles[r.target]) {
+	if !h.mayAsk(r) {
 		return cold // net/http answers 401 or 403
 	}
 	if r.target != targetTimestamps && !h.session.Spend(1, r.made()) {
@@ -69,7 +69,20 @@ func (r *request) made() uint64 {
 // admitted reports whether r, which b begins with, comes from the one whom the session speaks
 // for, who may ask for it. Others wait for their turn at the front.
 func (s *speaker) admitted(r *request, b []byte) bool {
-	return s.speaksFor(r, b) && s.session.May(roles[r.target])
+	return s.speaksFor(r, b) && s.mayAsk(r)
+}
+
+// mayAsk reports whether the one whom the session speaks for may ask for r. It sets the order of which a request for timestamps is
+// served: the list of users may say that it is another one than r names.
+func (s *speaker) mayAsk(r *request) bool {
+	ok := true
+	switch r.target {
+	case targetTimestamps:
+		r.order, ok = s.session.Timeline(r.timeline)
+	case targetInterval:
+		ok = s.session.MayClock()
+	}
+	return ok && s.session.May(roles[r.target])
 }
 
 // reset makes the session speak for nobody.

@@ -62,8 +62,8 @@ type request struct {
 	legacy bool // of HTTP/1.0
 	last   bool // the answer ends the connection
 	floor  isotone.Timestamp
-	// timeline is "" for the default order.
-	timeline string
+	// timeline is the one that it names, "" for none. Order is what it gets; see speaker.mayAsk.
+	timeline, order string
 
 	// Of a live document:
 	name     span // without one: stateName

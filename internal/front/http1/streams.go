@@ -55,7 +55,7 @@ func (s *Streams) Ask(stream uint32, request []byte, room int) bool {
 	switch {
 	case v != hot || r.size != len(request):
 		return false
-	case !s.mayAsk(r.credentials.of(request), r.target):
+	case !s.isFrom(r.credentials.of(request)) || !s.mayAsk(r):
 		return false
 	case r.target != targetTimestamps:
 		return s.answerAtOnce(stream, r, request, room)
@@ -92,10 +92,13 @@ type Call struct {
 
 // AskRange is Ask for a call. It takes none if requests are measured or traced one by one.
 func (s *Streams) AskRange(stream uint32, c *Call) bool {
-	if s == nil || s.front.meter != nil || s.front.tracer != nil || !s.mayAsk(c.Credentials, targetTimestamps) {
+	if s == nil || s.front.meter != nil || s.front.tracer != nil {
 		return false
 	}
 	r := request{target: targetTimestamps, count: c.Count, format: httpapi.Range, u64: c.U64, mode: c.Mode, floor: c.Floor, timeline: c.Timeline}
+	if !s.isFrom(c.Credentials) || !s.mayAsk(&r) {
+		return false
+	}
 	s.add(stream, &r, nil, true)
 	return true
 }
@@ -106,7 +109,7 @@ func (s *Streams) MakeIDs(credentials string, n uint64) ([]snowflake.ID, bool) {
 	if s == nil || s.front.cfg.IDs == nil || s.front.meter != nil || s.front.tracer != nil || n > binaryMax {
 		return nil, false
 	}
-	if !s.mayAsk(credentials, targetIDs) || !s.session.Spend(1, n) {
+	if !s.isFrom(credentials) || !s.mayAsk(&request{target: targetIDs}) || !s.session.Spend(1, n) {
 		return nil, false
 	}
 	ids := s.front.ids[:n]
@@ -129,9 +132,9 @@ func (s *Streams) Fields() []byte {
 	return a.date
 }
 
-// mayAsk reports whether the session speaks for the one with those credentials, who may ask for t.
-func (s *Streams) mayAsk(credentials string, t target) bool {
-	return (s.isFor(credentials) || s.become(credentials)) && s.session.May(roles[t])
+// isFrom reports whether the session speaks for the one with those credentials.
+func (s *Streams) isFrom(credentials string) bool {
+	return s.isFor(credentials) || s.become(credentials)
 }
 
 // become has the session speak for the one with those credentials, if that is known at once and no

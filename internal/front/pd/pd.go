@@ -39,6 +39,8 @@ const (
 type Config struct {
 	// Status returns the status of the node. It is safe for concurrent use.
 	Status func() *front.Status
+	// Owner returns the node that owns a timeline, 0 for none. It is safe for concurrent use, and needed where users are bound to timelines.
+	Owner func(timeline string) uint64
 	// Port is where this node serves PD's protocol, and ClientPort that of its client address. The ports of other members
 	// are as far apart.
 	Port, ClientPort int
@@ -60,9 +62,15 @@ type Server struct {
 // New returns a server.
 func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
+// asker is whom a call comes from: within TLS or not, and bound to a timeline, or "".
+type asker struct {
+	secure bool
+	bound  string
+}
+
 // unary has the methods with one request and one answer. Requests have nothing that matters: as in PD, a caller need not know the
 // cluster's ID, which it learns here.
-var unary = map[string]func(s *Server, secure bool) (message []byte, failure error){
+var unary = map[string]func(s *Server, asker asker) (message []byte, failure error){
 	"/pdpb.PD/GetMembers":          (*Server).members,
 	"/pdpb.PD/GetClusterInfo":      (*Server).clusterInfo,
 	"/grpc.health.v1.Health/Check": (*Server).health,
@@ -83,21 +91,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		grpc.Fail(w, err)
 		return
 	}
-	if err := s.admit(w, r); err != nil {
+	from, err := s.admit(w, r)
+	if err != nil {
 		s.observe(err, 1, began)
 		grpc.Fail(w, err)
 		return
 	}
-	message, failure := method(s, r.TLS != nil)
+	message, failure := method(s, from)
 	s.observe(failure, 1, began)
 	grpc.Answer(w, message)
 }
 
 // admit reads the request of a unary call, and returns why it is not answered. A client that does not stop to make such calls loses
 // its connection, as on the client port.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) (from asker, err error) {
 	session := s.cfg.Access.Request(httpapi.AddrOf(r), httpapi.ChainsOf(r), r.TLS != nil)
-	err := session.Require(access.Timestamps)
+	err = session.Require(access.Timestamps)
+	from.secure = r.TLS != nil
+	from.bound, _ = session.Timeline("") // of Tso, which is refused where that fails
 	refused := err != nil
 	if !refused {
 		err = s.read(w, r)
@@ -106,7 +117,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 	if refused && session.Refused() {
 		w.Header().Set("Connection", "close")
 	}
-	return err
+	return from, err
 }
 
 // read reads the request of a unary call.
@@ -137,16 +148,21 @@ var (
 	errNoLeader       = isotone.Errorf(isotone.CodeNoLeader, "no leader is known at the moment")
 )
 
-// members says which member leads. After a failure, clients ask the next one.
-func (s *Server) members(secure bool) ([]byte, error) {
+// members says which member leads: to clients that are bound to a timeline, the owner of that, as it answers Tso. After a failure, clients
+// ask the next one.
+func (s *Server) members(from asker) ([]byte, error) {
 	status := s.cfg.Status()
+	leads := status.Leader
+	if from.bound != "" && s.cfg.Owner != nil {
+		leads = s.cfg.Owner(from.bound)
+	}
 	list, leader, failure := []Member(nil), -1, error(nil)
 	for _, m := range status.Members {
-		url := s.url(m.Addr, secure)
+		url := s.url(m.Addr, from.secure)
 		if url == "" || m.Learner {
 			continue
 		}
-		if m.NodeID == status.Leader {
+		if m.NodeID == leads {
 			leader = len(list)
 		}
 		list = append(list, Member{"isotone-" + strconv.FormatUint(m.NodeID, 10), m.NodeID, url})
@@ -175,7 +191,7 @@ func (s *Server) url(client string, secure bool) string {
 	return scheme + net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-func (s *Server) clusterInfo(bool) ([]byte, error) {
+func (s *Server) clusterInfo(asker) ([]byte, error) {
 	id, failure := s.cfg.Status().ClusterID, error(nil)
 	if id == 0 {
 		failure = errUnknownCluster
@@ -184,7 +200,7 @@ func (s *Server) clusterInfo(bool) ([]byte, error) {
 }
 
 // health is a grpc.health.v1.HealthCheckResponse. Clients of PD ask every second.
-func (s *Server) health(bool) ([]byte, error) {
+func (s *Server) health(asker) ([]byte, error) {
 	const serving, notServing = 1, 2
 	if status := s.cfg.Status(); status.NotReadyTimestamps != "" || status.Draining {
 		return grpc.AppendVarint(nil, 1, notServing), nil

@@ -1,11 +1,16 @@
 package pd_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -164,6 +169,36 @@ func TestUnary_AFloodOfRefusedCallsEndsItsConnection(t *testing.T) {
 			if closes := w.Header().Get("Connection") == "close"; closes != (i == most) {
 				t.Fatalf("%s: call %d: %v", name, i, w.Header())
 			}
+		}
+	}
+}
+
+// TestMembers_NameTheOwnerToThoseWhoAreBound, as it answers Tso to them, and others the leader.
+func TestMembers_NameTheOwnerToThoseWhoAreBound(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users.json")
+	if err := os.WriteFile(file, []byte(`{"users": {"bound": {"roles": ["timestamps"], "timeline": "a"}, "orphan": {"roles": ["timestamps"], "timeline": "b"}, "free": {"roles": ["timestamps"]}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	control, err := access.Open(access.Config{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := pd.New(pd.Config{Status: threeNodes, Port: 10_000, ClientPort: 8080, Access: control, Owner: func(name string) uint64 { return map[string]uint64{"a": 1}[name] }})
+	for user, want := range map[string]func(list []pd.Member) []byte{
+		"bound":  func(list []pd.Member) []byte { return pd.AppendMembers(nil, testCluster, list, 0, nil) },
+		"free":   func(list []pd.Member) []byte { return pd.AppendMembers(nil, testCluster, list, 1, nil) },
+		"orphan": func([]pd.Member) []byte { return nil }, // an error in the header
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/pdpb.PD/GetMembers", strings.NewReader(empty))
+		r.Header.Set("Content-Type", "application/grpc")
+		cert := &x509.Certificate{Subject: pkix.Name{CommonName: user}, NotAfter: time.Now().Add(time.Hour)}
+		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{cert}}}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		message, _, err := grpc.ParseFrame(w.Body.Bytes())
+		list := want([]pd.Member{{Name: "isotone-1", ID: 1, URL: "https://a:10000"}, {Name: "isotone-2", ID: 2, URL: "https://[::1]:10001"}})
+		if err != nil || list != nil && !bytes.Equal(message, list) || list == nil && !bytes.Contains(message, []byte("no leader is known")) {
+			t.Errorf("%s: %q, %v", user, message, err)
 		}
 	}
 }

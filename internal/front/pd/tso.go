@@ -129,6 +129,9 @@ func (t *tso) submit() {
 	t.batch.Mode, t.batch.U64, t.batch.Counts, t.batch.Ranges, t.batch.Err = t.server.cfg.Mode, true, t.counts[:], t.ranges[:], nil
 	err := t.session.Require(access.Timestamps)
 	if err == nil {
+		t.batch.Timeline, err = t.session.RequireTimeline("")
+	}
+	if err == nil {
 		err = t.session.Charge(uint64(len(t.asked.Counts)), t.asked.Total())
 	}
 	if err != nil {

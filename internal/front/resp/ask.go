@@ -9,12 +9,14 @@ import (
 	tracing "github.com/isotone/isotone/internal/front/requestid" // a transaction here is that of MULTI
 )
 
-// ask is what a TS or TS64 command asks for.
+// ask is what a TS or TSIN command asks for, of either form.
 type ask struct {
 	count uint64
 	mode  isotone.ReadMode
 	u64   bool
-	// timeline is "" for the default order.
+	in    bool   // the name of the timeline is the key
+	slot  uint16 // where a redirect of another command than these sends its key; see redirectSlot
+	// timeline is what the client gets; see access.Session.Timeline. "": the default order.
 	timeline string
 }
 
@@ -29,21 +31,63 @@ func (a *ask) countMax() uint64 {
 // options are what a TS command may have after that. The zero value has none.
 type options struct {
 	floor    isotone.Timestamp
-	timeline string
+	timeline string        // as named; "": none is
 	parent   tracing.Trace // of the caller
 }
 
-// isTS reports whether name is TS or TS64 in any case.
+// isTS reports whether name is TS, TS64, TSIN or TS64IN in any case.
 func isTS(name []byte) bool {
-	return (len(name) == 2 || isTS64(name)) && name[0]|0x20 == 't' && name[1]|0x20 == 's'
+	if len(name) < 2 || name[0]|0x20 != 't' || name[1]|0x20 != 's' {
+		return false
+	}
+	switch len(name) {
+	case 2:
+		return true
+	case 4:
+		return isTS64(name) || isIn(name)
+	case 6:
+		return isTS64(name) && isIn(name)
+	}
+	return false
 }
 
-func isTS64(name []byte) bool { return len(name) == 4 && name[2] == '6' && name[3] == '4' }
+// isTS64 and isIn tell commands apart for which isTS reports true.
+func isTS64(name []byte) bool { return len(name) >= 4 && name[2] == '6' && name[3] == '4' }
 
-// parseAsk reads TS [count [QUORUM|LEASE]] [FLOOR timestamp] [TIMELINE name] [TRACEPARENT value], or TS64 with the same
-// arguments. Its errors match isotone.ErrInvalidArgument.
+func isIn(name []byte) bool {
+	n := len(name)
+	return n >= 4 && name[n-2]|0x20 == 'i' && name[n-1]|0x20 == 'n'
+}
+
+// parseAsk reads TSIN name [count [QUORUM|LEASE]] [FLOOR timestamp] [TRACEPARENT value], or TS with TIMELINE name among the options, or TS64IN or TS64
+// with the same arguments.
+//
+// The timeline is among the options, as the client may get another one. Errors match isotone.ErrInvalidArgument.
 func parseAsk(args [][]byte) (a ask, o options, err error) {
-	a.count, a.u64 = 1, isTS64(args[0])
+	if !isIn(args[0]) {
+		return parseTS(args[0], args)
+	}
+	if len(args) < 2 {
+		return a, o, wrongNumber(args[0])
+	}
+	name := string(args[1])
+	if err := timeline.CheckName(name); err != nil {
+		return a, o, isotone.Errorf(isotone.CodeInvalidArgument, "timeline: %v", err)
+	}
+	if a, o, err = parseTS(args[0], args[1:]); err == nil && o.timeline != "" {
+		err = isotone.Errorf(isotone.CodeInvalidArgument, "%s has the name of its timeline in front; TIMELINE is for TS and TS64", args[0])
+	}
+	a.in, o.timeline = true, name
+	return a, o, err
+}
+
+func wrongNumber(name []byte) error {
+	return isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for '%s' command", strings.ToLower(string(name)))
+}
+
+// parseTS reads what args have behind the first, of a command with that name.
+func parseTS(name []byte, args [][]byte) (a ask, o options, err error) {
+	a.count, a.u64 = 1, isTS64(name)
 	for at := 1; at <= 3 && at < len(args); at++ {
 		if !is(args[at], "FLOOR") && !is(args[at], "TIMELINE") && !is(args[at], "TRACEPARENT") {
 			continue
@@ -51,10 +95,10 @@ func parseAsk(args [][]byte) (a ask, o options, err error) {
 		if o, err = parseOptions(args[at:]); err != nil {
 			return a, o, err
 		}
-		a.timeline, args = o.timeline, args[:at]
+		args = args[:at]
 	}
 	if len(args) > 3 {
-		return a, o, isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for '%s' command", strings.ToLower(string(args[0])))
+		return a, o, wrongNumber(name)
 	}
 	if len(args) > 1 {
 		var ok bool

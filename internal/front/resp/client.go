@@ -187,7 +187,7 @@ func (c *conn) hello(r *reply) {
 	r.bulk("mode")
 	r.bulk("cluster")
 	r.bulk("role")
-	r.bulk(roleOf(status))
+	r.bulk(c.front.roleOf(status))
 	r.bulk("modules")
 	r.array(0)
 	if status.ClusterID != 0 {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,8 +14,8 @@ import (
 	"github.com/isotone/isotone/internal/front"
 )
 
-// This file presents the members as a Redis cluster of one shard: the leader is its primary
-// and owns all slots, the others are its replicas.
+// This file presents the members as a Redis cluster: of one shard, whose primary is the leader and owns all slots, or of one for each
+// node that owns timelines.
 
 const slots = timeline.Slots
 
@@ -43,37 +44,103 @@ func parseNode(id uint64, addr string) (n node, ok bool) {
 	return node{id, host, int(number)}, true
 }
 
-// shardOf returns the leader, then the other members with a known address. It is empty
-// while no leader is known.
-func shardOf(status *front.Status) []node {
-	if status.Leader == 0 {
+// shard is a primary and its replicas, with its slots: from the first to the last of each span.
+type shard struct {
+	nodes []node
+	spans [][2]int
+}
+
+// shardsOf presents the members as shards: one, in which the leader is the primary and owns all slots; or, with ofTimelines, one for
+// each node that owns the timelines of slots. The slots of nobody are the leader's then, which may have none, and the other nodes without slots are
+// its replicas. There are none while nobody is known who could have all slots.
+func shardsOf(status *front.Status, ofTimelines bool) []shard {
+	members := membersOf(status)
+	leader := func(n node) bool { return n.id == status.Leader && n.id != 0 }
+	if !ofTimelines || status.SlotOwners == nil {
+		if at := slices.IndexFunc(members, leader); at >= 0 {
+			members[0], members[at] = members[at], members[0]
+			return []shard{{members, [][2]int{{0, slots - 1}}}}
+		}
 		return nil
 	}
-	var shard []node
+	owns := func(n node) bool { return slices.Contains(status.SlotOwners, n.id) }
+	at := slices.IndexFunc(members, leader)
+	if at < 0 { // timelines go on without one
+		at = slices.IndexFunc(members, owns)
+	}
+	if at < 0 {
+		return nil
+	}
+	rest := members[at] // has what nobody has
+	byNode := map[uint64]int{}
+	var list []shard
+	for _, n := range members {
+		if n == rest || owns(n) {
+			byNode[n.id] = len(list)
+			list = append(list, shard{nodes: []node{n}})
+		}
+	}
+	for i, owner := range status.SlotOwners {
+		of, ok := byNode[owner]
+		if !ok {
+			of = byNode[rest.id]
+		}
+		list[of].add(i * slotsOfGroup)
+	}
+	for _, n := range members {
+		if _, ok := byNode[n.id]; !ok {
+			main := &list[byNode[rest.id]]
+			main.nodes = append(main.nodes, n)
+		}
+	}
+	return list
+}
+
+// slotsOfGroup is how many slots in a row a group of timelines has.
+const slotsOfGroup = slots / timeline.SlotGroups
+
+// add adds the slots of a group, from the first one.
+func (s *shard) add(first int) {
+	if last := len(s.spans) - 1; last >= 0 && s.spans[last][1]+1 == first {
+		s.spans[last][1] += slotsOfGroup
+		return
+	}
+	s.spans = append(s.spans, [2]int{first, first + slotsOfGroup - 1})
+}
+
+// membersOf returns the members with a known address.
+func membersOf(status *front.Status) (list []node) {
 	for _, m := range status.Members {
 		addr := m.Addr
 		if m.NodeID == status.Leader {
 			addr = cmp.Or(status.LeaderAddr, addr)
 		}
-		n, ok := parseNode(m.NodeID, addr)
-		switch {
-		case !ok:
-		case n.id == status.Leader && len(shard) > 0:
-			shard[0], n = n, shard[0]
-			fallthrough
-		default:
-			shard = append(shard, n)
+		if n, ok := parseNode(m.NodeID, addr); ok {
+			list = append(list, n)
 		}
 	}
-	if len(shard) == 0 || shard[0].id != status.Leader {
-		return nil
+	return list
+}
+
+// shards presents the members as this front is set to.
+func (f *Front) shards(status *front.Status) []shard {
+	return shardsOf(status, f.cfg.SlotsOfTimelines)
+}
+
+// primaryOf returns the first node of the shard that a node is in, and how many replicas that has; not ok if it is in none.
+func primaryOf(shards []shard, id uint64) (primary node, replicas int, ok bool) {
+	for _, s := range shards {
+		if slices.ContainsFunc(s.nodes, func(n node) bool { return n.id == id }) {
+			return s.nodes[0], len(s.nodes) - 1, true
+		}
 	}
-	return shard
+	return node{}, 0, false
 }
 
 // roleOf returns the role of this node in the words of Redis.
-func roleOf(status *front.Status) string {
-	if status.Leader == status.NodeID && status.Leader != 0 {
+func (f *Front) roleOf(status *front.Status) string {
+	primary, _, ok := primaryOf(f.shards(status), status.NodeID)
+	if ok && primary.id == status.NodeID || status.Leader == status.NodeID && status.Leader != 0 {
 		return "master"
 	}
 	return "replica"
@@ -84,7 +151,7 @@ func (c *conn) runCluster(args [][]byte, r *reply) error {
 	sub, n := subcommand(args), len(args)
 	switch {
 	case sub == "INFO" && n == 2:
-		r.text(clusterInfo(status))
+		r.text(clusterInfo(status, c.front.shards(status)))
 		return nil
 	case sub == "MYID" && n == 2:
 		r.bulk(redisID(status.NodeID))
@@ -102,7 +169,7 @@ func (c *conn) runCluster(args [][]byte, r *reply) error {
 		r.array(0)
 		return nil
 	}
-	var answer func(*reply, *front.Status, []node)
+	var answer func(*reply, *front.Status, []shard)
 	switch {
 	case sub == "SLOTS" && n == 2:
 		answer = (*reply).clusterSlots
@@ -114,84 +181,105 @@ func (c *conn) runCluster(args [][]byte, r *reply) error {
 		r.unknownSubcommand(args)
 		return nil
 	}
-	shard := shardOf(status)
-	if len(shard) == 0 {
+	shards := c.front.shards(status)
+	if shards == nil {
 		// Not an empty list: it would make clients forget the nodes that they know. After
 		// an error they ask the next node.
 		r.b = appendFault(r.b, isotone.ErrNoLeader)
 		return nil
 	}
-	answer(r, status, shard)
+	answer(r, status, shards)
 	return nil
 }
 
-func (r *reply) clusterSlots(_ *front.Status, shard []node) {
-	r.array(1)
-	r.array(2 + len(shard))
-	r.integer(0)
-	r.integer(slots - 1)
-	for _, n := range shard {
-		r.array(4)
-		r.bulk(n.host)
-		r.integer(int64(n.port))
-		r.bulk(redisID(n.id))
-		r.array(0)
+func (r *reply) clusterSlots(_ *front.Status, shards []shard) {
+	spans := 0
+	for _, s := range shards {
+		spans += len(s.spans)
+	}
+	r.array(spans)
+	for _, s := range shards {
+		for _, span := range s.spans {
+			r.array(2 + len(s.nodes))
+			r.integer(int64(span[0]))
+			r.integer(int64(span[1]))
+			for _, n := range s.nodes {
+				r.array(4)
+				r.bulk(n.host)
+				r.integer(int64(n.port))
+				r.bulk(redisID(n.id))
+				r.array(0)
+			}
+		}
 	}
 }
 
-func (r *reply) clusterShards(_ *front.Status, shard []node) {
-	r.array(1)
-	r.dict(2)
-	r.bulk("slots")
-	r.array(2)
-	r.integer(0)
-	r.integer(slots - 1)
-	r.bulk("nodes")
-	r.array(len(shard))
-	for i, n := range shard {
-		r.dict(7)
-		r.bulk("id")
-		r.bulk(redisID(n.id))
-		r.bulk("port")
-		r.integer(int64(n.port))
-		r.bulk("ip")
-		r.bulk(n.host)
-		r.bulk("endpoint")
-		r.bulk(n.host)
-		r.bulk("role")
-		r.bulk([]string{"master", "replica"}[min(i, 1)])
-		r.bulk("replication-offset")
-		r.integer(0)
-		r.bulk("health")
-		r.bulk("online")
+func (r *reply) clusterShards(_ *front.Status, shards []shard) {
+	r.array(len(shards))
+	for _, s := range shards {
+		r.dict(2)
+		r.bulk("slots")
+		r.array(2 * len(s.spans))
+		for _, span := range s.spans {
+			r.integer(int64(span[0]))
+			r.integer(int64(span[1]))
+		}
+		r.bulk("nodes")
+		r.array(len(s.nodes))
+		for i, n := range s.nodes {
+			r.dict(7)
+			r.bulk("id")
+			r.bulk(redisID(n.id))
+			r.bulk("port")
+			r.integer(int64(n.port))
+			r.bulk("ip")
+			r.bulk(n.host)
+			r.bulk("endpoint")
+			r.bulk(n.host)
+			r.bulk("role")
+			r.bulk([]string{"master", "replica"}[min(i, 1)])
+			r.bulk("replication-offset")
+			r.integer(0)
+			r.bulk("health")
+			r.bulk("online")
+		}
 	}
 }
 
 // clusterNodes has a line for each node. There is no cluster bus; its port is 0.
-func (r *reply) clusterNodes(status *front.Status, shard []node) {
+func (r *reply) clusterNodes(status *front.Status, shards []shard) {
 	var b strings.Builder
-	for i, n := range shard {
-		myself := ""
-		if n.id == status.NodeID {
-			myself = "myself,"
-		}
-		if i == 0 {
-			fmt.Fprintf(&b, "%s %s@0 %smaster - 0 0 %d connected 0-%d\n", redisID(n.id), n.addr(), myself, status.Term, slots-1)
-		} else {
-			fmt.Fprintf(&b, "%s %s@0 %sslave %s 0 0 %d connected\n", redisID(n.id), n.addr(), myself, redisID(shard[0].id), status.Term)
+	for _, s := range shards {
+		for i, n := range s.nodes {
+			myself := ""
+			if n.id == status.NodeID {
+				myself = "myself,"
+			}
+			if i > 0 {
+				fmt.Fprintf(&b, "%s %s@0 %sslave %s 0 0 %d connected\n", redisID(n.id), n.addr(), myself, redisID(s.nodes[0].id), status.Term)
+				continue
+			}
+			fmt.Fprintf(&b, "%s %s@0 %smaster - 0 0 %d connected", redisID(n.id), n.addr(), myself, status.Term)
+			for _, span := range s.spans {
+				fmt.Fprintf(&b, " %d-%d", span[0], span[1])
+			}
+			b.WriteByte('\n')
 		}
 	}
 	r.text(b.String())
 }
 
-func clusterInfo(status *front.Status) string {
-	state, assigned := "fail", 0
-	if len(shardOf(status)) > 0 {
+func clusterInfo(status *front.Status, shards []shard) string {
+	state, assigned, size := "fail", 0, 0
+	for _, s := range shards {
+		size += min(len(s.spans), 1)
+	}
+	if len(shards) > 0 {
 		state, assigned = "ok", slots
 	}
 	return fmt.Sprintf("cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%d\r\ncluster_slots_ok:%[2]d\r\n"+
-		"cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:%d\r\ncluster_size:1\r\n"+
-		"cluster_current_epoch:%d\r\ncluster_my_epoch:%[4]d\r\n", state, assigned, len(status.Members), status.Term) + clusterIDLine(status) + "\r\n"
+		"cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:%d\r\ncluster_size:%d\r\n"+
+		"cluster_current_epoch:%d\r\ncluster_my_epoch:%[5]d\r\n", state, assigned, len(status.Members), max(size, 1), status.Term) + clusterIDLine(status) + "\r\n"
 }
 
 // fieldClusterID is the name of the field with the cluster's ID.

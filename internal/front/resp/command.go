@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
 )
 
@@ -36,8 +37,10 @@ func newCatalog() *catalog {
 	c := &catalog{byName: map[string]*command{}, list: []*command{
 		{"TS", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", access.Timestamps, (*conn).runTS},
 		{"TS64", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps of 64 bits, in decimal.", access.Timestamps, (*conn).runTS},
+		{"TSIN", -2, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps of a timeline, 16 bytes.", access.Timestamps, (*conn).runTS},
+		{"TS64IN", -2, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps of a timeline, of 64 bits, in decimal.", access.Timestamps, (*conn).runTS},
 		{"SNOWFLAKE", -1, 1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them, as integers or strings.", access.IDs, (*conn).runSnowflake},
-		{"INTERVAL", -1, 1, []string{"fast"}, "generic", "A reading of the cluster clock, 48 bytes; the first of count timestamps made of it; or waits until a timestamp is past.", access.Timestamps, (*conn).runInterval},
+		{clockCommand, -1, 1, []string{"fast"}, "generic", "A reading of the cluster clock, 48 bytes; the first of count timestamps made of it; or waits until a timestamp is past.", access.Timestamps, (*conn).runInterval},
 		{workerCommand, -2, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back. For operators: lists or revokes leases.", access.Workers, (*conn).runWorker},
 		{"PING", -1, 0, fast, "connection", "Answers PONG, or the message.", 0, (*conn).runPing},
 		{"ECHO", 2, 0, fast, "connection", "Answers the message.", 0, (*conn).runEcho},
@@ -47,7 +50,7 @@ func newCatalog() *catalog {
 		{"CLIENT", -2, 0, slow, "connection", "Names and describes this connection.", 0, (*conn).runClient},
 		{"READONLY", 1, 0, fast, "cluster", "Accepted without effect.", 0, (*conn).runOK},
 		{"READWRITE", 1, 0, fast, "cluster", "Accepted without effect.", 0, (*conn).runOK},
-		{"ASKING", 1, 0, fast, "cluster", "Accepted without effect.", 0, (*conn).runOK},
+		{"ASKING", 1, 0, fast, "cluster", "Accepted without effect: an owner of timelines serves them whoever has their slot.", 0, (*conn).runOK},
 		{"QUIT", -1, 0, fast, "connection", "Closes the connection.", 0, (*conn).runQuit},
 		{"RESET", 1, 0, fast, "connection", "Returns the connection to its first state.", 0, (*conn).runReset},
 		{"MULTI", 1, 0, fast, "transactions", "Queues the commands that follow.", 0, (*conn).runMulti},
@@ -58,13 +61,16 @@ func newCatalog() *catalog {
 		{"COMMAND", -1, 0, slow, "server", "Describes the commands.", 0, (*conn).runCommand},
 		{"CONFIG", -2, 0, slow, "server", "Tells what little there is to be told of parameters.", 0, (*conn).runConfig},
 		{"INFO", -1, 0, slow, "server", "Describes this node.", 0, (*conn).runInfo},
-		{"CLUSTER", -2, 0, slow, "cluster", "Describes the cluster: all slots are the leader's.", 0, (*conn).runCluster},
+		{"CLUSTER", -2, 0, slow, "cluster", "Describes the cluster: who has which slots.", 0, (*conn).runCluster},
 	}}
 	for _, cmd := range c.list {
 		c.byName[cmd.name] = cmd
 	}
 	return c
 }
+
+// clockCommand is about the cluster clock, and so not for users of some timelines only.
+const clockCommand = "INTERVAL"
 
 // nameMax is longer than the name of any command.
 const nameMax = 16
@@ -102,6 +108,7 @@ func (c *conn) run(args [][]byte, r *reply) error {
 		r.b = appendFault(r.b, faultOf(err))
 		return nil
 	}
+	c.slot = c.front.redirectSlot(cmd, args)
 	return cmd.run(c, args, r)
 }
 
@@ -112,7 +119,10 @@ func (c *conn) require(cmd *command, args [][]byte) error {
 	case cmd.name == workerCommand && isOperators(args):
 		return c.session.Require(access.Admin)
 	case cmd.needs != 0:
-		return c.session.Require(cmd.needs)
+		if err := c.session.Require(cmd.needs); err != nil || cmd.name != clockCommand {
+			return err
+		}
+		return c.session.RequireClock()
 	case isFree(cmd.name):
 		return nil
 	}
@@ -150,9 +160,17 @@ func (r *reply) unknownSubcommand(args [][]byte) {
 	r.fault("ERR", fmt.Sprintf("unknown subcommand or wrong number of arguments for '%.40s'", args[1]))
 }
 
-// runTS answers an invalid TS or TS64 command; carryOut submits the valid ones.
+var errRightsChanged = isotone.Errorf(isotone.CodeOverloaded, "the list of users has just changed; try again")
+
+// runTS answers a command for timestamps that is invalid, or whose timeline the client may not use; carryOut submits the others.
 func (c *conn) runTS(args [][]byte, r *reply) error {
-	_, _, err := parseAsk(args)
+	_, o, err := parseAsk(args)
+	if err == nil {
+		_, err = c.session.RequireTimeline(o.timeline)
+	}
+	if err == nil {
+		err = errRightsChanged
+	}
 	e := faultOf(err)
 	r.b = appendFault(r.b, e)
 	c.front.observe(string(e.Code), 1, 0)

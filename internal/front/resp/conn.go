@@ -9,6 +9,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
+	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/front"
 	tracing "github.com/isotone/isotone/internal/front/requestid" // a transaction here is that of MULTI
 	"github.com/isotone/isotone/internal/host/loop"
@@ -66,31 +67,35 @@ type conn struct {
 	working bool      // Data is running
 	closed  bool
 	resp3   bool
-	local   bool // by CLIENT FORWARD OFF: no other node is asked
-	textIDs bool // the client's library rounds integers: ids are strings unless it asks otherwise
+	local   bool   // by CLIENT FORWARD OFF: no other node is asked
+	slot    uint16 // of the key of the command that is run; see redirectSlot
+	textIDs bool   // the client's library rounds integers: ids are strings unless it asks otherwise
 }
 
-// run is n commands in a row that ask for count timestamps each.
+// run is n commands in a row that ask for count timestamps each, and that are redirected in the same way.
 type run struct {
 	count uint64
 	n     int
+	in    bool // as in ask
+	slot  uint16
 }
 
 // memo caches a valid TS command without options as it was sent: clients send the same bytes again
 // and again. No command is a prefix of another, so input that begins with text is this command.
 type memo struct {
-	ask
-	size uint8
-	text [memoMax]byte
+	ask   // but for the timeline: whoever speaks may get another one than named
+	named string
+	size  uint8
+	text  [memoMax]byte
 }
 
 // memoMax is the length of the longest TS command in its usual form.
 const memoMax = len("*3\r\n$2\r\nTS\r\n$10\r\n4294967296\r\n$6\r\nQUORUM\r\n")
 
-var plainMemo = newMemo([]byte("*1\r\n$2\r\nTS\r\n"), ask{count: 1})
+var plainMemo = newMemo([]byte("*1\r\n$2\r\nTS\r\n"), ask{count: 1}, "")
 
-func newMemo(text []byte, a ask) memo {
-	m := memo{ask: a, size: uint8(len(text))}
+func newMemo(text []byte, a ask, named string) memo {
+	m := memo{ask: a, named: named, size: uint8(len(text))}
 	copy(m.text[:], text)
 	return m
 }
@@ -156,14 +161,18 @@ func (c *conn) carryOut(b []byte) (used int, err error) {
 		good := may && err == nil && n > 0 && len(q.args) > 0 && isTS(q.args[0])
 		if good {
 			a, o, err = parseAsk(q.args)
-			good = err == nil && c.fits(a, o.floor)
+			a.timeline, good = c.session.Timeline(o.timeline)
+			if c.front.cfg.SlotsOfTimelines && len(q.args) > 1 {
+				a.slot = slotOf(q.args[1])
+			}
+			good = good && err == nil && c.fits(a, o.floor)
 		}
 		switch {
 		case good:
 			c.add(a, o.floor, 1)
 			c.keepParent(o.parent)
 			if n <= memoMax && o.floor == (isotone.Timestamp{}) { // a TRACEPARENT is longer
-				c.memo = newMemo(b[used:used+n], a)
+				c.memo = newMemo(b[used:used+n], a, o.timeline)
 			}
 			used += n
 			continue
@@ -179,16 +188,17 @@ func (c *conn) carryOut(b []byte) (used int, err error) {
 // repeat adds the repetitions of the memorized command at the front of b, as far as they
 // fit the batch.
 func (c *conn) repeat(b []byte) (used int) {
-	none := isotone.Timestamp{}
-	if !c.fits(c.memo.ask, none) {
+	none, a := isotone.Timestamp{}, c.memo.ask
+	var may bool
+	if a.timeline, may = c.session.Timeline(c.memo.named); !may || !c.fits(a, none) {
 		return 0
 	}
 	n, text := 0, c.memo.text[:c.memo.size]
-	for room := c.room(c.memo.ask); n < room && bytes.HasPrefix(b[used:], text); n++ {
+	for room := c.room(a); n < room && bytes.HasPrefix(b[used:], text); n++ {
 		used += len(text)
 	}
 	if n > 0 {
-		c.add(c.memo.ask, none, n)
+		c.add(a, none, n)
 	}
 	return used
 }
@@ -206,10 +216,11 @@ func (c *conn) room(a ask) int {
 
 func (c *conn) add(a ask, floor isotone.Timestamp, n int) {
 	c.batch.Mode, c.batch.U64, c.batch.Timeline, c.batch.Floor = a.mode, a.u64, a.timeline, floor
-	if last := len(c.runs) - 1; last >= 0 && c.runs[last].count == a.count {
+	r := run{a.count, n, a.in, a.slot}
+	if last := len(c.runs) - 1; last >= 0 && c.runs[last] == (run{a.count, c.runs[last].n, a.in, a.slot}) {
 		c.runs[last].n += n
 	} else {
-		c.runs = append(c.runs, run{a.count, n})
+		c.runs = append(c.runs, r)
 	}
 	c.commands += n
 	c.sum[0] += a.count * uint64(n)
@@ -226,6 +237,7 @@ func (c *conn) submit() {
 		c.batch.Trace = &c.traced.Context
 	}
 	c.batch.Local = c.local
+	c.batch.Apart = false
 	c.batch.Raise, c.batch.Moved = c.batch.Floor != (isotone.Timestamp{}) && c.session.May(access.Floors), false
 	c.batch.Counts, c.batch.Ranges, c.batch.Err = c.sum[:], c.issued[:], nil
 	c.asked = c.wire.Now()
@@ -274,10 +286,15 @@ func (c *conn) done(b *front.Batch) {
 	}
 }
 
-// commandName returns the name of the commands of the batch.
+// commandName returns the name of the commands of the batch, as the first of them has it.
 func (c *conn) commandName() string {
-	if c.batch.U64 {
+	switch u64, in := c.batch.U64, c.runs[0].in; {
+	case u64 && in:
+		return "TS64IN"
+	case u64:
 		return "TS64"
+	case in:
+		return "TSIN"
 	}
 	return "TS"
 }
@@ -297,18 +314,34 @@ func (c *conn) answerFault(err error) string {
 		e = isotone.Errorf(e.Code, "%s: %s", e.Code, e.Message)
 	}
 	if c.transaction != nil {
-		c.transaction.redirect(e)
+		c.transaction.redirect(e, c.runFault(nil, c.runs[0], e))
 	}
 	out := c.wire.Buffered()
-	start := len(out)
-	out = appendFault(out, e)
-	size := len(out) - start
-	out = slices.Grow(out, (c.commands-1)*size)
-	for range c.commands - 1 {
-		out = append(out, out[start:start+size]...)
+	for _, r := range c.runs {
+		start := len(out)
+		out = c.runFault(out, r, e)
+		size := len(out) - start
+		out = slices.Grow(out, (r.n-1)*size)
+		for range r.n - 1 {
+			out = append(out, out[start:start+size]...)
+		}
 	}
 	c.wire.SetBuffered(out)
 	return string(e.Code)
+}
+
+// runFault appends why a command of a run is not answered. A timeline in a group of its own is elsewhere than its slot: clients are sent there
+// for this command only.
+func (c *conn) runFault(b []byte, r run, e *isotone.Error) []byte {
+	switch {
+	case e.Code != isotone.CodeNotLeader:
+		return appendFault(b, e)
+	case !r.in:
+		return appendRedirect(b, "MOVED", r.slot, e.Leader)
+	case c.batch.Apart:
+		return appendRedirect(b, "ASK", timeline.Slot(c.batch.Timeline), e.Leader)
+	}
+	return appendRedirect(b, "MOVED", timeline.Slot(c.batch.Timeline), e.Leader)
 }
 
 // reset empties the batch.

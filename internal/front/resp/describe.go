@@ -82,10 +82,10 @@ func (r *reply) commandKeys(cmd *command, args [][]byte) {
 
 // commandInfo appends the entry of COMMAND for one command.
 //
-// No command has a key. But some cluster clients, among them redis-py, choose a node and
+// The name of a timeline is the key of TSIN and TS64IN. No other command has one. But some cluster clients, among them redis-py, choose a node and
 // follow MOVED only for commands with a key, and fail for those without. So the counts of TS
-// and SNOWFLAKE and the session of WORKER are presented as keys. Their slots do not matter:
-// the leader has all of them.
+// and SNOWFLAKE and the session of WORKER are presented as keys. Their slots do not matter where
+// the leader has all of them; where it has not, MOVED names that slot (redirectSlot).
 func (r *reply) commandInfo(cmd *command) {
 	r.array(10)
 	r.bulk(strings.ToLower(cmd.name))
@@ -137,6 +137,15 @@ var argumentsOf = map[string][]argument{
 		}},
 		{name: "floor", kind: "string", token: "FLOOR", optional: true},
 		{name: "timeline", kind: "string", token: "TIMELINE", optional: true},
+		{name: "traceparent", kind: "string", token: "TRACEPARENT", optional: true},
+	},
+	"TSIN": {
+		{name: "timeline", kind: "key"},
+		{name: "request", kind: "block", optional: true, parts: []argument{
+			{name: "count", kind: "integer"},
+			{name: "mode", kind: "oneof", optional: true, parts: tokens("quorum", "lease")},
+		}},
+		{name: "floor", kind: "string", token: "FLOOR", optional: true},
 		{name: "traceparent", kind: "string", token: "TRACEPARENT", optional: true},
 	},
 	"INTERVAL": {
@@ -229,17 +238,17 @@ func (c *conn) runInfo(args [][]byte, r *reply) error {
 
 func (c *conn) info(status *front.Status) []section {
 	role := "master"
-	if roleOf(status) != role {
+	if c.front.roleOf(status) != role {
 		role = "slave"
 	}
 	replication := []string{"role:" + role}
-	shard := shardOf(status)
+	primary, replicas, known := primaryOf(c.front.shards(status), status.NodeID)
 	switch {
 	case role == "master":
-		replication = append(replication, fmt.Sprintf("connected_slaves:%d", max(len(shard), 1)-1))
-	case len(shard) > 0:
-		replication = append(replication, "master_host:"+shard[0].host,
-			fmt.Sprintf("master_port:%d", shard[0].port), "master_link_status:up")
+		replication = append(replication, fmt.Sprintf("connected_slaves:%d", replicas))
+	case known:
+		replication = append(replication, "master_host:"+primary.host,
+			fmt.Sprintf("master_port:%d", primary.port), "master_link_status:up")
 	default:
 		replication = append(replication, "master_link_status:down")
 	}

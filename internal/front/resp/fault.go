@@ -1,6 +1,8 @@
 package resp
 
 import (
+	"strconv"
+
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 )
@@ -50,12 +52,7 @@ func appendFault(b []byte, e *isotone.Error) []byte {
 	r := reply{b: b}
 	switch e.Code {
 	case isotone.CodeNotLeader:
-		// The leader has all slots, so any slot will do for a command without keys.
-		leader := e.Leader
-		if n, ok := parseNode(0, leader); ok {
-			leader = n.addr() // clients expect an IPv6 address without brackets
-		}
-		r.fault("MOVED", "0 "+leader)
+		return appendRedirect(b, "MOVED", 0, e.Leader)
 	case isotone.CodeInternal:
 		r.fault("ERR", "internal: "+e.Message)
 	case isotone.CodeNoWorker, isotone.CodeNoQuorum, isotone.CodeQuotaExceeded:
@@ -65,6 +62,26 @@ func appendFault(b []byte, e *isotone.Error) []byte {
 		r.fault(prefixOf(e.Code), e.Message)
 	}
 	return r.b
+}
+
+// appendRedirect appends the answer to a command for which another node is asked, with the slot of its key. Where the leader has all slots, any
+// will do for a command without keys.
+func appendRedirect(b []byte, word string, slot uint16, to string) []byte {
+	if n, ok := parseNode(0, to); ok {
+		to = n.addr() // clients expect an IPv6 address without brackets
+	}
+	r := reply{b: b}
+	r.fault(word, strconv.Itoa(int(slot))+" "+to)
+	return r.b
+}
+
+// redirectSlot returns the slot that a redirect of a command names whose key is none: 0, which clients take for the leader's, as all slots
+// are. Where slots have several owners, clients look for the slot of what is presented as its key.
+func (f *Front) redirectSlot(cmd *command, args [][]byte) uint16 {
+	if !f.cfg.SlotsOfTimelines || cmd.key == 0 || cmd.key >= len(args) {
+		return 0
+	}
+	return slotOf(args[cmd.key])
 }
 
 // fault appends an error: its first word, which programs go by, and a text, limited to one

@@ -27,13 +27,13 @@ const (
 
 // transaction is what a connection has between MULTI and the answer to EXEC.
 type transaction struct {
-	queue     []byte         // the commands, as they arrived
-	commands  int            // in queue
-	refused   bool           // a command was not queued: EXEC runs none
-	running   bool           // EXEC runs
-	done      int            // bytes of queue that have been run
-	held      held           // the connection while EXEC runs
-	elsewhere *isotone.Error // why EXEC redirects instead of answering; nil: it does not
+	queue     []byte // the commands, as they arrived
+	commands  int    // in queue
+	refused   bool   // a command was not queued: EXEC runs none
+	running   bool   // EXEC runs
+	done      int    // bytes of queue that have been run
+	held      held   // the connection while EXEC runs
+	elsewhere []byte // the answer to EXEC, if that redirects instead of answering; nil: it does not
 }
 
 // held is a wire whose output is held back.
@@ -131,7 +131,7 @@ func (c *conn) exec(n int) (used int, err error) {
 		return n, c.endTransaction("ERR", fmt.Sprintf("the answers of this transaction have more than %d bytes: send a pipeline without MULTI", execBytesMax))
 	case t.elsewhere != nil:
 		c.transaction = nil
-		c.wire.SetBuffered(appendFault(c.wire.Buffered(), t.elsewhere))
+		c.wire.SetBuffered(append(c.wire.Buffered(), t.elsewhere...))
 		return n, nil
 	}
 	c.transaction = nil
@@ -150,11 +150,11 @@ func (c *conn) endTransaction(word, text string) error {
 	return nil
 }
 
-// redirect notes that a queued command cannot be answered by this node. Redis answers EXEC
+// redirect notes that a queued command cannot be answered by this node, for which it has that answer. Redis answers EXEC
 // itself with the redirect then, and cluster clients rely on it.
-func (t *transaction) redirect(e *isotone.Error) {
+func (t *transaction) redirect(e *isotone.Error, answer []byte) {
 	if e.Code == isotone.CodeNotLeader || e.Code == isotone.CodeNoLeader {
-		t.elsewhere = e
+		t.elsewhere = answer
 	}
 }
 

@@ -66,6 +66,8 @@ type Config struct {
 	// Trace, if not nil, traces commands that were answered together, from when they were read
 	// until their answers are in the output. Only TS and SNOWFLAKE are traced.
 	Trace *trace.Exporter
+	// SlotsOfTimelines presents each owner of timelines as the primary of their hash slots; otherwise the leader has all slots.
+	SlotsOfTimelines bool
 	// Version is shown by INFO as isotone_version.
 	Version string
 }

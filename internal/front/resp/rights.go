@@ -9,6 +9,8 @@ type Right struct {
 	// Needs are the roles; 0 with Any: any role, 0 without: nothing.
 	Needs access.Roles
 	Any   bool
+	// Clock: it is about the cluster clock, and so not for users of some timelines only.
+	Clock bool
 }
 
 // free are the commands of clients that have no role: to get one, or to leave.
@@ -17,10 +19,10 @@ var free = []string{"AUTH", "HELLO", "QUIT", "RESET"}
 // Rights returns what each command needs.
 func Rights() (list []Right) {
 	for _, cmd := range newCatalog().list {
-		list = append(list, Right{cmd.name, cmd.needs, cmd.needs == 0 && !isFree(cmd.name)})
+		list = append(list, Right{cmd.name, cmd.needs, cmd.needs == 0 && !isFree(cmd.name), cmd.name == clockCommand})
 		if cmd.name == workerCommand {
 			for _, sub := range operatorsCommands {
-				list = append(list, Right{cmd.name + " " + sub, access.Admin, false})
+				list = append(list, Right{Command: cmd.name + " " + sub, Needs: access.Admin})
 			}
 		}
 	}

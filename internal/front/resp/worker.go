@@ -133,7 +133,9 @@ func (c *conn) leased(q *front.WorkerRequest) {
 	case q.Err != nil:
 		e := faultOf(q.Err)
 		code = string(e.Code)
-		r.b = appendFault(r.b, e)
+		if r.b = appendFault(r.b, e); e.Code == isotone.CodeNotLeader {
+			r.b = appendRedirect(c.wire.Buffered(), "MOVED", c.slot, e.Leader)
+		}
 	case q.Release:
 		r.ok()
 	case q.List:

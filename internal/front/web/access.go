@@ -98,8 +98,12 @@ func Authorize(c *access.Control, r *http.Request) (*access.Session, error) {
 	}
 	switch row := rowOf(r.URL.Path); {
 	case row == nil:
+	case row.Or != 0 && s.May(row.Or):
 	case row.Needs != 0:
-		return s, s.Require(row.Needs)
+		if err := s.Require(row.Needs); err != nil || !row.Clock {
+			return s, err
+		}
+		return s, s.RequireClock()
 	case row.Any:
 		return s, s.RequireAny()
 	}

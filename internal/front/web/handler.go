@@ -225,6 +225,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
 	if code != "" {
 		return code
 	}
+	r, err := restrict(w, r)
+	if err != nil {
+		return refuse(w, r, sessionOf(r.Context()), err)
+	}
 	if h.carries(r) {
 		code = h.carry(w, r)
 	} else {

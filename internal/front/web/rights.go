@@ -17,9 +17,12 @@ const adminPrefix = "/admin/"
 type Right struct {
 	// Path is exact, or ends with a slash and stands for everything below it that has no row of its own.
 	Path string
-	// Needs are the roles; 0 with Any: any role, 0 without: nothing.
+	// Needs are the roles; 0 with Any: any role, 0 without: nothing. Or is a role that does as well, within the user's timelines.
 	Needs access.Roles
 	Any   bool
+	Or    access.Roles
+	// Clock: it is about the cluster clock, and so not for users of some timelines only.
+	Clock bool
 }
 
 // row is one path: what it needs, and how it is answered. There is no other way to a handler, so nothing is served without a
@@ -40,14 +43,14 @@ type row struct {
 // rows are all paths, the exact ones first.
 var rows = []row{
 	{Right: Right{Path: "/timestamp", Needs: access.Timestamps}, answer: (*handler).timestamp, reads: true, noHead: true},
-	{Right: Right{Path: httpapi.IntervalPath, Needs: access.Timestamps}, answer: (*handler).interval, reads: true, noHead: true},
+	{Right: Right{Path: httpapi.IntervalPath, Needs: access.Timestamps, Clock: true}, answer: (*handler).interval, reads: true, noHead: true},
 	{Right: Right{Path: httpapi.IDsPath, Needs: access.IDs}, answer: (*handler).snowflake, has: hasIDs, reads: true, noHead: true},
 	{Right: Right{Path: grpc.PathTimestampsGet, Needs: access.Timestamps}, answer: (*handler).serveGRPC},
 	{Right: Right{Path: grpc.PathTimestampsStream, Needs: access.Timestamps}, answer: (*handler).serveGRPC},
 	{Right: Right{Path: grpc.PathIDsGet, Needs: access.IDs}, answer: (*handler).serveGRPC, has: hasIDs},
-	{Right: Right{Path: grpc.PathIntervalGet, Needs: access.Timestamps}, answer: (*handler).serveGRPC},
-	{Right: Right{Path: grpc.PathIntervalStamp, Needs: access.Timestamps}, answer: (*handler).serveGRPC},
-	{Right: Right{Path: grpc.PathIntervalWait, Needs: access.Timestamps}, answer: (*handler).serveGRPC},
+	{Right: Right{Path: grpc.PathIntervalGet, Needs: access.Timestamps, Clock: true}, answer: (*handler).serveGRPC},
+	{Right: Right{Path: grpc.PathIntervalStamp, Needs: access.Timestamps, Clock: true}, answer: (*handler).serveGRPC},
+	{Right: Right{Path: grpc.PathIntervalWait, Needs: access.Timestamps, Clock: true}, answer: (*handler).serveGRPC},
 	{Right: Right{Path: grpc.PathHealthCheck}, answer: (*handler).serveGRPC, exempt: true},
 	{Right: Right{Path: grpc.PathHealthWatch}, answer: (*handler).serveGRPC},
 	{Right: Right{Path: grpc.PathReflection}, answer: (*handler).serveGRPC},
@@ -57,6 +60,7 @@ var rows = []row{
 	{Right: Right{Path: "/members", Any: true}, answer: (*handler).members, reads: true},
 	{Right: Right{Path: "/membership", Any: true}, answer: (*handler).members, reads: true},
 	{Right: Right{Path: joinPath}, answer: (*handler).serveAdmin, has: hasAdmin},
+	{Right: Right{Path: timelinesPath, Needs: access.Admin, Or: access.Timelines}, answer: (*handler).serveAdmin, has: hasAdmin},
 	{Right: Right{Path: upgradePath, Needs: access.Admin}, answer: (*handler).upgrade, has: func(h *handler) bool { return h.operator != nil }},
 	{Right: Right{Path: DrainPath, Needs: access.Admin}, answer: (*handler).serveDrain, has: func(h *handler) bool { return h.drain != nil }},
 	// The page has no data. The plain text has, and calls [RefuseState].

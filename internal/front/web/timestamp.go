@@ -45,7 +45,10 @@ func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
 		q.Mode = h.mode
 	}
 	s := sessionOf(r.Context())
-	if err := s.Charge(1, q.Count); err != nil {
+	if q.Timeline, err = s.RequireTimeline(q.Timeline); err == nil {
+		err = s.Charge(1, q.Count)
+	}
+	if err != nil {
 		return refuse(w, r, s, err)
 	}
 	issued, err := h.take(r.Context(), &q)

@@ -84,7 +84,7 @@ var fixed = []string{
 	"NODE_ID", "HTTP_PORT", "RAFT_ADDR", "PEERS", "ADVERTISE_ADDR", "DATA_DIR",
 	"EPOCH_INTERVAL_MS", "EPOCH_DEADLINE_LIMIT", "TIMESTAMP_REQUEST_BUFFER",
 	"READ_MODE", "RTT_MS", "LOOPS", "DEBUG", "PRETTY", "LOG_TIME_MS", "THRIFT_PORT", "PD_PORT", "ADMIN_ADDR", "METRICS_ADDR", "REQUIRE_TLS", "REQUIRE_DATA",
-	"TRACE_ENDPOINT", "TRACE_SAMPLE", "PEER_TLS_CERT", "PEER_TLS_KEY", "PEER_TLS_CA", "PEER_TLS_CRL", "TLS_CLIENT_CRL", "PEER_ALLOWED_NAMES", "PEER_INSECURE", "JOIN", "TIMELINES", "GROUP_PLACEMENT",
+	"TRACE_ENDPOINT", "TRACE_SAMPLE", "PEER_TLS_CERT", "PEER_TLS_KEY", "PEER_TLS_CA", "PEER_TLS_CRL", "TLS_CLIENT_CRL", "PEER_ALLOWED_NAMES", "PEER_INSECURE", "JOIN", "TIMELINES", "GROUP_PLACEMENT", "CLUSTER_SLOTS",
 }
 
 func TestDefault_IsWhatNothingSetGives(t *testing.T) {
@@ -168,7 +168,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		"--timestamp-request-buffer=1000001", "--interval-ms=19", "--shutdown-delay-ms=600001", "--loops=65", "--max-connections=0", "--thrift-port=-1", "--pd-port=65536", "--pretty=2", "--log-time-ms=",
 		"--http-host=a:1", "--snowflake-epoch-ms=x", "--snowflake-layout=1/2/3", "--snowflake-lease-ms=999", "--snowflake-workers=65",
 		"--datacenter-id=1", "--live-interval-ms=99", "--dashboard=2", "--request-stats=on", "--request-stats-sample=0",
-		"--trace-endpoint=collector:4318", "--trace-sample=-1", "--timelines=x", "--group-placement=none",
+		"--trace-endpoint=collector:4318", "--trace-sample=-1", "--timelines=x", "--group-placement=none", "--cluster-slots=owners",
 		"--live=foo", "--live-origins=example.com", "--config", path)
 	var faults config.Faults
 	if !errors.As(err, &faults) {
@@ -198,6 +198,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"READ_MODE", "read-mode", "fast", "quorum or lease"},
 		{"TIMELINES", "timelines", "x", "0, 1, true or false"},
 		{"GROUP_PLACEMENT", "group-placement", "none", "spread or leader"},
+		{"CLUSTER_SLOTS", "cluster-slots", "owners", "leader or timelines"},
 		{"RTT_MS", "rtt-ms", "0", "from 1 to 10000"},
 		{"INTERVAL_MS", "interval-ms", "19", "want 0, for no intervals, or a whole number from 20 to 10000"},
 		{"SHUTDOWN_DELAY_MS", "shutdown-delay-ms", "600001", "from 0 to 600000"},

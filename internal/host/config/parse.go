@@ -208,7 +208,7 @@ func (p *parser) members(f *Flags, s *Settings) {
 	}
 }
 
-// timelines parses TIMELINES and GROUP_PLACEMENT.
+// timelines parses TIMELINES, GROUP_PLACEMENT and CLUSTER_SLOTS.
 func (p *parser) timelines(f *Flags, s *Settings) {
 	s.Timelines = p.onOff("timelines", f.Timelines)
 	switch f.GroupPlacement {
@@ -217,6 +217,9 @@ func (p *parser) timelines(f *Flags, s *Settings) {
 		s.GroupSettle = groupSettle
 	default:
 		p.faults.add("group-placement", f.GroupPlacement, "want spread or leader")
+	}
+	if s.SlotsOfTimelines = f.ClusterSlots == "timelines"; !s.SlotsOfTimelines && f.ClusterSlots != "leader" {
+		p.faults.add("cluster-slots", f.ClusterSlots, "want leader or timelines")
 	}
 }
 

@@ -58,6 +58,7 @@ type Settings struct {
 	ShutdownDelay          time.Duration
 	Timelines              bool          // see node.Config.Timelines
 	GroupSettle            time.Duration // of GROUP_PLACEMENT; see node.Config.GroupSettle
+	SlotsOfTimelines       bool          // CLUSTER_SLOTS=timelines
 	Forward                bool
 	ForwardCA              string // "": FORWARD without TLS
 	ForwardCredentialFile  string // "": none
