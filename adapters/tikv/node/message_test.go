@@ -65,8 +65,8 @@ func TestMessage_AnswersAreThoseOfKvproto(t *testing.T) {
 	}
 	reason := isotone.Errorf(isotone.CodeNoLeader, "a reason")
 	failed := &pdpb.ResponseHeader{ClusterId: cluster, Error: &pdpb.Error{Type: pdpb.ErrorType_UNKNOWN, Message: reason.Error()}}
-	wantBytes(t, pd.AppendClusterInfo(nil, cluster, nil), &pdpb.GetClusterInfoResponse{Header: header, ServiceModes: []pdpb.ServiceMode{pdpb.ServiceMode_PD_SVC_MODE}})
-	wantBytes(t, pd.AppendClusterInfo(nil, cluster, reason), &pdpb.GetClusterInfoResponse{Header: failed})
+	wantBytes(t, pd.AppendClusterInfo(nil, cluster, nil, nil), &pdpb.GetClusterInfoResponse{Header: header, ServiceModes: []pdpb.ServiceMode{pdpb.ServiceMode_PD_SVC_MODE}})
+	wantBytes(t, pd.AppendClusterInfo(nil, cluster, nil, reason), &pdpb.GetClusterInfoResponse{Header: failed})
 	list := []*pdpb.Member{{Name: "isotone-1", MemberId: 1, ClientUrls: []string{"http://a:1"}}, {Name: "isotone-2", MemberId: math.MaxUint64, ClientUrls: []string{"http://b:2"}}}
 	ours := []pd.Member{{Name: "isotone-1", ID: 1, URL: "http://a:1"}, {Name: "isotone-2", ID: math.MaxUint64, URL: "http://b:2"}}
 	wantBytes(t, pd.AppendMembers(nil, cluster, ours, 1, nil), &pdpb.GetMembersResponse{Header: header, Members: list, Leader: list[1], EtcdLeader: list[1]})

@@ -1,6 +1,6 @@
 // Package pd is the front for clients of PD, TiKV's placement driver, that need timestamps only: the methods GetMembers,
-// GetClusterInfo and Tso of the gRPC service pdpb.PD, as PD 8.1 has them, and the health check. All other methods answer
-// UNIMPLEMENTED.
+// GetClusterInfo and Tso of the gRPC service pdpb.PD, as PD 8.1 has them, and the health check. With keyspace groups it is PD's
+// service for timestamps as well: FindGroupByKeyspaceID and Tso of tsopb.TSO. All other methods answer UNIMPLEMENTED.
 //
 // A timestamp of PD is a unix millisecond (physical) and a counter of 18 bits (logical), which is the layout of
 // [isotone.Timestamp64]. One request asks for a count of them, and the answer names the largest. The client counts down from it
@@ -8,7 +8,7 @@
 //
 // It owns the messages and methods. Tso is answered in the loop, by internal/front/http2; the others by a [http.Handler].
 //
-// Sources: pdpb.proto in github.com/pingcap/kvproto, and the server and the Go client in github.com/tikv/pd.
+// Sources: pdpb.proto and tsopb.proto in github.com/pingcap/kvproto, and the server and the Go client in github.com/tikv/pd.
 package pd
 
 import (
@@ -44,6 +44,10 @@ type Config struct {
 	Port, ClientPort int
 	// Mode is the read mode of all requests.
 	Mode isotone.ReadMode
+	// Groups has the keyspace groups; nil: clients are not told of any. Then Timelines is required, and is safe for concurrent use, and so
+	// are backends that implement it, each in its loop.
+	Groups    *Groups
+	Timelines front.TimelineTable
 	// Access decides who may have timestamps: by the address of a client, and by its certificate, since PD has no credentials.
 	// Nil: everybody.
 	Access *access.Control
@@ -60,13 +64,22 @@ type Server struct {
 // New returns a server.
 func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
-// unary has the methods with one request and one answer. Requests have nothing that matters: as in PD, a caller need not know the
-// cluster's ID, which it learns here.
-var unary = map[string]func(s *Server, secure bool) (message []byte, failure error){
-	"/pdpb.PD/GetMembers":          (*Server).members,
-	"/pdpb.PD/GetClusterInfo":      (*Server).clusterInfo,
-	"/grpc.health.v1.Health/Check": (*Server).health,
-}
+// method answers a call with one request. As in PD, a caller need not know the cluster's ID, which it learns here.
+type method func(s *Server, secure bool, request []byte) (message []byte, failure error)
+
+var (
+	unary = map[string]method{
+		"/pdpb.PD/GetMembers":          (*Server).members,
+		"/pdpb.PD/GetClusterInfo":      (*Server).clusterInfo,
+		"/grpc.health.v1.Health/Check": (*Server).health,
+	}
+	// unaryOfGroups are there with keyspace groups.
+	unaryOfGroups = map[string]method{
+		"/tsopb.TSO/FindGroupByKeyspaceID": (*Server).findGroup,
+		"/tsopb.TSO/GetMinTS":              (*Server).minTS,
+		"/pdpb.PD/GetMinTS":                (*Server).minTS,
+	}
+)
 
 // ServeHTTP answers all calls but Tso.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -75,49 +88,52 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	began := time.Now()
-	method := unary[r.URL.Path]
-	if method == nil {
+	answer := unary[r.URL.Path]
+	if answer == nil && s.cfg.Groups != nil {
+		answer = unaryOfGroups[r.URL.Path]
+	}
+	if answer == nil {
 		err := isotone.Errorf(isotone.CodeNotFound,
 			"%.200s: this is Isotone, which has timestamps only: of pdpb.PD it serves GetMembers, GetClusterInfo and Tso", r.URL.Path)
 		s.observe(err, 1, began)
 		grpc.Fail(w, err)
 		return
 	}
-	if err := s.admit(w, r); err != nil {
+	request, err := s.admit(w, r)
+	if err != nil {
 		s.observe(err, 1, began)
 		grpc.Fail(w, err)
 		return
 	}
-	message, failure := method(s, r.TLS != nil)
+	message, failure := answer(s, r.TLS != nil, request)
 	s.observe(failure, 1, began)
 	grpc.Answer(w, message)
 }
 
-// admit reads the request of a unary call, and returns why it is not answered. A client that does not stop to make such calls loses
+// admit reads the request of a unary call, or returns why it is not answered. A client that does not stop to make such calls loses
 // its connection, as on the client port.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) (request []byte, err error) {
 	session := s.cfg.Access.Request(httpapi.AddrOf(r), httpapi.ChainsOf(r), r.TLS != nil)
-	err := session.Require(access.Timestamps)
+	err = session.Require(access.Timestamps)
 	refused := err != nil
 	if !refused {
-		err = s.read(w, r)
+		request, err = s.read(w, r)
 		refused = r.Context().Err() != nil // the client has taken it back
 	}
 	if refused && session.Refused() {
 		w.Header().Set("Connection", "close")
 	}
-	return err
+	return request, err
 }
 
 // read reads the request of a unary call.
-func (s *Server) read(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	defer s.unary.Add(-1)
 	if s.unary.Add(1) > unaryMax {
-		return isotone.ErrOverloaded
+		return nil, isotone.ErrOverloaded
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout))
-	_, err := grpc.ReadOnly(r.Body)
-	return err
+	return grpc.ReadOnly(r.Body)
 }
 
 func (s *Server) observe(err error, requests int, began time.Time) {
@@ -138,19 +154,10 @@ var (
 )
 
 // members says which member leads. After a failure, clients ask the next one.
-func (s *Server) members(secure bool) ([]byte, error) {
+func (s *Server) members(secure bool, _ []byte) ([]byte, error) {
 	status := s.cfg.Status()
-	list, leader, failure := []Member(nil), -1, error(nil)
-	for _, m := range status.Members {
-		url := s.url(m.Addr, secure)
-		if url == "" || m.Learner {
-			continue
-		}
-		if m.NodeID == status.Leader {
-			leader = len(list)
-		}
-		list = append(list, Member{"isotone-" + strconv.FormatUint(m.NodeID, 10), m.NodeID, url})
-	}
+	list, leader := s.servers(status, secure, status.Leader)
+	failure := error(nil)
 	switch {
 	case status.ClusterID == 0:
 		failure = errUnknownCluster
@@ -158,6 +165,23 @@ func (s *Server) members(secure bool) ([]byte, error) {
 		failure = errNoLeader
 	}
 	return AppendMembers(nil, status.ClusterID, list, leader, failure), failure
+}
+
+// servers returns the voters whose addresses are known, and the place of a node among them, or -1. A learner may own timelines, and then it is
+// among them as well.
+func (s *Server) servers(status *front.Status, secure bool, node uint64) (list []Member, at int) {
+	at = -1
+	for _, m := range status.Members {
+		url := s.url(m.Addr, secure)
+		if url == "" || m.Learner && m.NodeID != node {
+			continue
+		}
+		if m.NodeID == node {
+			at = len(list)
+		}
+		list = append(list, Member{"isotone-" + strconv.FormatUint(m.NodeID, 10), m.NodeID, url})
+	}
+	return list, at
 }
 
 // url returns where the member with that client address serves PD's protocol; "" if that is not known.
@@ -175,16 +199,20 @@ func (s *Server) url(client string, secure bool) string {
 	return scheme + net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-func (s *Server) clusterInfo(bool) ([]byte, error) {
-	id, failure := s.cfg.Status().ClusterID, error(nil)
-	if id == 0 {
+func (s *Server) clusterInfo(secure bool, _ []byte) ([]byte, error) {
+	status, urls, failure := s.cfg.Status(), []string(nil), error(nil)
+	if status.ClusterID == 0 {
 		failure = errUnknownCluster
 	}
-	return AppendClusterInfo(nil, id, failure), failure
+	if s.cfg.Groups != nil {
+		list, _ := s.servers(status, secure, 0)
+		urls = urlsOf(list)
+	}
+	return AppendClusterInfo(nil, status.ClusterID, urls, failure), failure
 }
 
 // health is a grpc.health.v1.HealthCheckResponse. Clients of PD ask every second.
-func (s *Server) health(bool) ([]byte, error) {
+func (s *Server) health(bool, []byte) ([]byte, error) {
 	const serving, notServing = 1, 2
 	if status := s.cfg.Status(); status.NotReadyTimestamps != "" || status.Draining {
 		return grpc.AppendVarint(nil, 1, notServing), nil
