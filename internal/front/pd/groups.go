@@ -23,7 +23,7 @@ import (
 // A keyspace that is in several groups belongs to the first of them, in the order of the file, that is not sealed; see serving.go.
 
 const (
-	// groupsBytesMax, groupsMax and rangesMax bound the file, groupsOfMax the groups of one keyspace: one is looked up for each request.
+	// groupsBytesMax, groupsMax and rangesMax bound the file, groupsOfMax the ranges that a keyspace is in: its groups are looked up for each request.
 	groupsBytesMax = 4 << 20
 	groupsMax      = 4096
 	rangesMax      = 65536
@@ -119,9 +119,6 @@ func (g *Groups) read() (changed bool, err error) {
 
 // of returns the groups of a keyspace, in the order in which they follow each other; none: it is in group 0.
 func (g *Groups) of(keyspace uint32) []*group {
-	if keyspace > keyspaceMax {
-		return nil
-	}
 	spans := *g.spans.Load()
 	at, found := slices.BinarySearchFunc(spans, keyspace, func(s span, k uint32) int { return int(s.first) - int(k) })
 	switch {
@@ -218,19 +215,17 @@ func spansOf(all []keyspaces, groups []*group) (spans []span, err error) {
 	for _, at := range slices.Compact(cuts) {
 		open = slices.DeleteFunc(open, func(r keyspaces) bool { return r.last < at })
 		for len(all) > 0 && all[0].first == at {
-			open, all = append(open, all[0]), all[1:]
+			place, _ := slices.BinarySearchFunc(open, all[0], func(a, b keyspaces) int { return a.group - b.group })
+			open, all = slices.Insert(open, place, all[0]), all[1:]
 		}
 		if len(open) > groupsOfMax {
-			return nil, fmt.Errorf("keyspace %d is in more than %d groups", at, groupsOfMax)
+			return nil, fmt.Errorf("keyspace %d is in more than %d ranges of groups", at, groupsOfMax)
 		}
-		places := make([]int, len(open))
-		for i, r := range open {
-			places[i] = r.group
-		}
-		slices.Sort(places)
 		s := span{first: at}
-		for _, place := range slices.Compact(places) {
-			s.groups = append(s.groups, groups[place])
+		for _, r := range open {
+			if g := groups[r.group]; !slices.Contains(s.groups, g) {
+				s.groups = append(s.groups, g)
+			}
 		}
 		spans = append(spans, s)
 	}

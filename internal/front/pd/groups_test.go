@@ -135,7 +135,7 @@ func TestGroups_AFileWithFaultsIsRefused(t *testing.T) {
 		`{"groups": [{"id": 1, "keyspaces": ["16777216"]}]}`:                                                     {"from 1 to 16777215"},
 		`{"groups": [{"id": 1, "keyspaces": ["-1"]}]}`:                                                           {`"-1"`},
 		`{"groups": [{"id": -1}]}`:                                                                               {"want"},
-		`{"groups": [` + many(`{"id": %d, "keyspaces": ["1-9"]}`, 9) + `]}`:                                      {"keyspace 1 is in more than 8 groups"},
+		`{"groups": [` + many(`{"id": %d, "keyspaces": ["1-9"]}`, 9) + `]}`:                                      {"keyspace 1 is in more than 8 ranges"},
 		`{"groups": [` + many(`{"id": %d}`, 4097) + `]}`:                                                         {"4097 groups"},
 		`{"groups": [{"id": 1, "keyspaces": [` + many(`"%d"`, 65537) + `]}]}`:                                    {"more than 65536 ranges"},
 		`{"groups": []` + strings.Repeat(" ", 4<<20) + `}`:                                                       {"more than 4194304 bytes"},

@@ -117,7 +117,7 @@ func (t *tso) add(r Request, by served) bool {
 	if len(t.asked.Counts) == 0 {
 		t.keyspace, t.by = r.Keyspace, by
 	}
-	return t.keyspace == r.Keyspace && t.by == by && t.asked.Add(r.Count)
+	return t.keyspace == r.Keyspace && t.asked.Add(r.Count)
 }
 
 // check returns a request, and who serves it. Words and codes of its errors are those of PD, where it refuses the same.
