@@ -84,7 +84,7 @@ func TestPD_KeyspaceGroupsAreTimelines(t *testing.T) {
 	change(front.TimelineChange{Action: front.CreateTimelines, Names: []string{"pd/4"}, Time: strconv.FormatUint(sealed.Timelines[0].Bound, 10)})
 	isServed(4)
 	change(front.TimelineChange{Action: front.LimitTimeline, Names: []string{"pd/4"}, Quota: front.TimelineQuota{Timestamps: 1}})
-	call("tsopb.TSO/Tso", groupRequest(n, 100, pd.CountMax), "0") // as much as a day and a half has
+	call("tsopb.TSO/Tso", groupRequest(n, 100, 100), "0") // as much as 100 s have
 	call("tsopb.TSO/Tso", groupRequest(n, 100, 1), "8")
 	call("pdpb.PD/Tso", tsoRequest(n), "0") // the default order, as ever
 }

@@ -184,11 +184,12 @@ func TestGroups_TimestampsGrowThroughSplitsMergesAndKills(t *testing.T) {
 	c.write(t, `{"groups": [{"id": 4, "keyspaces": ["100-149"]}, {"id": 5, "keyspaces": ["150-199"]}]}`, c.Nodes...)
 	goOn(t, "with the same file everywhere", all...)
 
-	killed := c.owner(t, 4)
-	killed.Kill()
-	goOn(t, "without an owner", all...)
-	killed.Start()
-	goOn(t, "with it again", all...)
+	for _, killed := range []*chaos.Node{c.owner(t, 4), c.WaitLeader()} {
+		killed.Kill()
+		goOn(t, "without an owner or the leader", all...)
+		killed.Start()
+		goOn(t, "with it again", all...)
+	}
 
 	c.write(t, `{"groups": [{"id": 5, "keyspaces": ["150-199"]}, {"id": 4, "keyspaces": ["100-199"]}]}`, c.Nodes...)
 	goOn(t, "with the file of the merge", all...)
