@@ -215,6 +215,11 @@ func TestGroups_ClientsAreToldWhereTimestampsAre(t *testing.T) {
 	if got, _, _ := post(t, cfg, "/pdpb.PD/GetClusterInfo", empty, false); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	for _, path := range []string{"/pdpb.PD/GetClusterInfo", "/tsopb.TSO/FindGroupByKeyspaceID"} {
+		if got, _, _ := post(t, cfg, path, empty, true); strings.Count(got, "https://") != 2 || strings.Contains(got, "http://") {
+			t.Errorf("%s over TLS: %q, want addresses with TLS", path, got)
+		}
+	}
 	for _, path := range []string{"/pdpb.PD/GetMinTS", "/tsopb.TSO/GetMinTS"} {
 		if got, status, _ := post(t, cfg, path, empty, false); status != "0" || !strings.Contains(got, "GetMinTS is not served here") || strings.Contains(got, "Unimplemented") {
 			t.Errorf("%s: status %s, %q", path, status, got)
