@@ -17,6 +17,7 @@ import (
 	"github.com/pingcap/log"
 	pd "github.com/tikv/pd/client"
 	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -67,7 +68,7 @@ func (c *grouped) write(t *testing.T, text string, nodes ...*chaos.Node) {
 // run runs a command of an operator, which may be repeated, until the leader has done it, and decodes what it prints.
 func (c *grouped) run(t *testing.T, out any, args ...string) {
 	t.Helper()
-	args = append(args, "--yes", "--json", "--endpoint", strings.Join(c.Addrs(), ","))
+	args = append(args, "--yes", "--json", "--timeout", "1m", "--endpoint", strings.Join(c.Addrs(), ","))
 	cmd := exec.CommandContext(testContext(t), c.Nodes[0].Binary, args...)
 	cmd.Env = cluster.Inherited()
 	text, err := cmd.Output()
@@ -194,7 +195,7 @@ func TestGroups_TimestampsGrowThroughSplitsMergesAndKills(t *testing.T) {
 	c.write(t, `{"groups": [{"id": 5, "keyspaces": ["150-199"]}, {"id": 4, "keyspaces": ["100-199"]}]}`, c.Nodes...)
 	goOn(t, "with the file of the merge", all...)
 	bound = c.seal(t, 5)
-	c.waitUnserved(t, 150, "is not above it yet")
+	c.waitSealed(t, c.Nodes[0], 150, 4)
 	c.run(t, nil, "timeline", "floor", name(4), bound)
 	goOn(t, "merged", all...)
 }
@@ -219,7 +220,7 @@ func TestGroups_TwoNeverServeOneKeyspace(t *testing.T) {
 	k.start(t, c, &work, stop) // these find the group when nodes have different files
 	goOn(t, "with the file of the split at two nodes", k)
 	bound := c.seal(t, 3)
-	c.waitUnserved(t, 100, "is not above it yet")
+	c.waitSealed(t, others[1], 100, 4)
 	c.run(t, nil, "timeline", "floor", name(4), bound)
 	goOn(t, "split", k)
 }
@@ -235,13 +236,15 @@ func (c *grouped) waitRead(t *testing.T, nodes ...*chaos.Node) {
 	}
 }
 
-// waitUnserved waits until the leader says of a keyspace why it is not served.
-func (c *grouped) waitUnserved(t *testing.T, keyspace uint32, why string) {
+// waitSealed waits until a node has applied that the group of a keyspace is sealed: it says that the next one is not above that yet. Or that it
+// is, if it got another owner in the meantime.
+func (c *grouped) waitSealed(t *testing.T, n *chaos.Node, keyspace, next uint32) {
 	t.Helper()
-	tso := tsopb.NewTSOClient(dial(t, c.pd[c.WaitLeader().ID]))
+	tso := tsopb.NewTSOClient(dial(t, c.pd[n.ID]))
 	await.Done(t, testWait, func() (bool, string) {
 		found, err := tso.FindGroupByKeyspaceID(testContext(t), &tsopb.FindGroupByKeyspaceIDRequest{KeyspaceId: keyspace})
-		return strings.Contains(found.GetHeader().GetError().GetMessage(), why), fmt.Sprint(found, err)
+		refused := strings.Contains(found.GetHeader().GetError().GetMessage(), "is not above it yet")
+		return refused || err == nil && found.GetKeyspaceGroup().GetId() == next, fmt.Sprint(found, err)
 	})
 }
 
@@ -253,30 +256,25 @@ func TestGroups_ClientsWithoutAKeyspaceHaveTheDefaultOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer own.Close()
-	old := pdpb.NewPDClient(dial(t, c.pd[c.WaitLeader().ID]))
-	ctx := testContext(t)
-	stream, err := old.Tso(ctx)
-	if err != nil {
-		t.Fatal(err)
+	ctx, p := testContext(t), newPDClient(t, pd.SecurityOption{}, c.follower())
+	old := func() (isotone.Timestamp64, error) {
+		stream, err := pdpb.NewPDClient(dial(t, c.pd[c.WaitLeader().ID])).Tso(ctx)
+		if err == nil {
+			err = stream.Send(&pdpb.TsoRequest{Header: &pdpb.RequestHeader{ClusterId: uint64(own.Cluster())}, Count: 1})
+		}
+		if err != nil {
+			return 0, err
+		}
+		a, err := stream.Recv()
+		return isotone.NewTimestamp64(uint64(a.GetTimestamp().GetPhysical()), uint64(a.GetTimestamp().GetLogical())), err
 	}
-	p := newPDClient(t, pd.SecurityOption{}, c.follower())
 	var o order
 	for range 20 {
-		for _, ask := range []func() (isotone.Timestamp64, error){
-			askPD(ctx, p),
-			func() (isotone.Timestamp64, error) { return own.Timestamp64(ctx) },
-			func() (isotone.Timestamp64, error) {
-				err := stream.Send(&pdpb.TsoRequest{Header: &pdpb.RequestHeader{ClusterId: uint64(own.Cluster())}, Count: 1})
-				if err != nil {
-					return 0, err
-				}
-				a, err := stream.Recv()
-				return isotone.NewTimestamp64(uint64(a.GetTimestamp().GetPhysical()), uint64(a.GetTimestamp().GetLogical())), err
-			},
-		} {
-			if err := o.get(t, ask); err != nil {
-				t.Fatal(err)
-			}
+		for _, ask := range []func() (isotone.Timestamp64, error){askPD(ctx, p), old, func() (isotone.Timestamp64, error) { return own.Timestamp64(ctx) }} {
+			await.Done(t, testWait, func() (bool, string) { // leaders may change
+				err := o.get(t, ask)
+				return err == nil, fmt.Sprint(err)
+			})
 		}
 	}
 	if _, _, err := p.GetMinTS(ctx); err == nil || !strings.Contains(err.Error(), "GetMinTS is not served here") {
@@ -287,50 +285,58 @@ func TestGroups_ClientsWithoutAKeyspaceHaveTheDefaultOrder(t *testing.T) {
 func TestGroups_EveryNodeNamesTheOwner(t *testing.T) {
 	c := startGrouped(t, oneGroup)
 	c.run(t, nil, "timeline", "create", name(3))
-	leader := c.WaitLeader()
-	owner := c.move(t, 3, c.Others(leader)[0])
-	ctx := testContext(t)
+	c.move(t, 3, c.Others(c.WaitLeader())[0])
+	conns := map[uint64]*grpc.ClientConn{}
 	for _, n := range c.Nodes {
-		conn := dial(t, c.pd[n.ID])
-		tso := tsopb.NewTSOClient(conn)
-		info, err := pdpb.NewPDClient(conn).GetClusterInfo(ctx, &pdpb.GetClusterInfoRequest{})
-		if err != nil || len(info.GetTsoUrls()) != len(c.Nodes) || len(info.GetServiceModes()) != 1 || info.GetServiceModes()[0] != pdpb.ServiceMode_API_SVC_MODE {
-			t.Errorf("node %d: %v, %v", n.ID, info, err)
+		conns[n.ID] = dial(t, c.pd[n.ID])
+	}
+	// Nodes apply a grant one after the other, and leaders may change.
+	await.Done(t, testWait, func() (bool, string) {
+		owner, leader := c.owner(t, 3), c.WaitLeader()
+		for _, n := range c.Nodes {
+			for _, err := range []error{
+				c.names(t, conns[n.ID], n, &tsopb.RequestHeader{KeyspaceId: 100}, 3, owner),
+				c.names(t, conns[n.ID], n, &tsopb.RequestHeader{KeyspaceId: 200}, 0, leader),
+			} {
+				if err != nil {
+					return false, fmt.Sprintf("node %d: %v", n.ID, err)
+				}
+			}
 		}
-		for keyspace, by := range map[uint32]*chaos.Node{100: owner, 200: leader} {
-			primary := func() (group uint32, at string) {
-				found, err := tso.FindGroupByKeyspaceID(ctx, &tsopb.FindGroupByKeyspaceIDRequest{KeyspaceId: keyspace})
-				if err != nil || found.GetHeader().GetError() != nil {
-					t.Fatal(found, err)
-				}
-				for _, m := range found.GetKeyspaceGroup().GetMembers() {
-					if m.GetIsPrimary() {
-						at += m.GetAddress()
-					}
-				}
-				return found.GetKeyspaceGroup().GetId(), at
-			}
-			await.Done(t, testWait, func() (bool, string) { // a node may apply the grant later
-				_, at := primary()
-				return at == "http://"+c.pd[by.ID], fmt.Sprintf("node %d says that %s serves keyspace %d", n.ID, at, keyspace)
-			})
-			group, _ := primary()
-			stream, err := tso.Tso(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			header := &tsopb.RequestHeader{ClusterId: info.GetHeader().GetClusterId(), KeyspaceId: keyspace}
-			if err := stream.Send(&tsopb.TsoRequest{Header: header, Count: 10}); err != nil {
-				t.Fatal(err)
-			}
-			switch a, err := stream.Recv(); {
-			case n != by:
-				if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "is not leader") {
-					t.Errorf("node %d: %v, %v; want a hint to look for the owner", n.ID, a, err)
-				}
-			case err != nil || a.GetCount() != 10 || a.GetHeader().GetKeyspaceId() != keyspace || a.GetHeader().GetKeyspaceGroupId() != group:
-				t.Errorf("node %d: %v, %v; want 10 timestamps of group %d", n.ID, a, err, group)
-			}
+		return owner != leader, "the leader owns the group"
+	})
+}
+
+// names returns an error unless n says that owner serves the keyspace of a header, whose group has that ID, and answers for it if it is that itself.
+func (c *grouped) names(t *testing.T, conn *grpc.ClientConn, n *chaos.Node, header *tsopb.RequestHeader, group uint32, owner *chaos.Node) error {
+	ctx, tso := testContext(t), tsopb.NewTSOClient(conn)
+	info, err := pdpb.NewPDClient(conn).GetClusterInfo(ctx, &pdpb.GetClusterInfoRequest{})
+	if err != nil || len(info.GetTsoUrls()) != len(c.Nodes) || len(info.GetServiceModes()) != 1 || info.GetServiceModes()[0] != pdpb.ServiceMode_API_SVC_MODE {
+		return fmt.Errorf("cluster info %v, %v", info, err)
+	}
+	found, err := tso.FindGroupByKeyspaceID(ctx, &tsopb.FindGroupByKeyspaceIDRequest{KeyspaceId: header.KeyspaceId})
+	primary := ""
+	for _, m := range found.GetKeyspaceGroup().GetMembers() {
+		if m.GetIsPrimary() {
+			primary += m.GetAddress()
 		}
 	}
+	if err != nil || found.GetKeyspaceGroup().GetId() != group || primary != "http://"+c.pd[owner.ID] {
+		return fmt.Errorf("%v, %v; want group %d at %s", found, err, group, c.pd[owner.ID])
+	}
+	stream, err := tso.Tso(ctx)
+	if err != nil {
+		return err
+	}
+	header.ClusterId = info.GetHeader().GetClusterId()
+	if err := stream.Send(&tsopb.TsoRequest{Header: header, Count: 10}); err != nil {
+		return err
+	}
+	switch a, err := stream.Recv(); {
+	case n != owner && (status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "is not leader")):
+		return fmt.Errorf("%v, %v; want a hint to look for the owner", a, err)
+	case n == owner && (err != nil || a.GetCount() != 10 || a.GetHeader().GetKeyspaceId() != header.KeyspaceId || a.GetHeader().GetKeyspaceGroupId() != group):
+		return fmt.Errorf("%v, %v; want 10 timestamps of group %d", a, err, group)
+	}
+	return nil
 }
