@@ -15,6 +15,22 @@ type Timelines interface {
 	ChangeTimelines(ctx context.Context, c TimelineChange) (TimelineChanged, error)
 }
 
+// TimelineTable tells what a node has applied about timelines. That may be old, but what it says of times was so and stays so.
+type TimelineTable interface {
+	// Timeline returns the state of a timeline, and whether there is one of that name.
+	Timeline(name string) (TimelineState, bool)
+}
+
+// TimelineState is what a node has applied about a timeline.
+type TimelineState struct {
+	// NodeID owns its group, 0 for none.
+	NodeID uint64
+	// Base is at or below the times of all timestamps that it issues from now on, in unix nanoseconds.
+	Base uint64
+	// Bound, if not 0, is above the times of all its timestamps: it is sealed.
+	Bound uint64
+}
+
 // The actions of a TimelineChange.
 const (
 	CreateTimelines = "create"

@@ -64,6 +64,23 @@ func (n *Node) Timelines(prefix, after string, limit int) (l front.TimelineList,
 	return l, err
 }
 
+// Timeline returns the state of a timeline; see front.TimelineTable.
+func (n *Node) Timeline(name string) (state front.TimelineState, ok bool) {
+	n.call(func() { state, ok = stateOf(n.core.replica.Timelines(), name) })
+	return state, ok
+}
+
+// Timeline is [Node.Timeline] for the fronts in the core loop.
+func (b coreBackend) Timeline(name string) (front.TimelineState, bool) {
+	return stateOf(b.replica.Timelines(), name)
+}
+
+func stateOf(table *timeline.Table, name string) (front.TimelineState, bool) {
+	have, ok := table.Timeline(name)
+	g, _ := table.Group(have.Group)
+	return front.TimelineState{NodeID: oracle.NodeOf(g.Owner), Base: max(have.Base, g.Base), Bound: have.Bound}, ok
+}
+
 // Groups describes groups of timelines; see front.Timelines.
 func (n *Node) Groups() (l front.GroupList, err error) {
 	err = n.asLeader(func(r *replica.Replica) {

@@ -263,7 +263,7 @@ func Start(s *config.Settings, so Sockets, o Options, log *slog.Logger) (*Member
 		return nil, errors.Join(err, so.closeFronts(), m.forwarding.close())
 	}
 	m.forwarding.of(m.Node.Status)
-	m.followFiles(f.clients.Run, f.users.Run, runPeerTLS(f.peers), tellUse(f.users, m.Node))
+	m.followFiles(f.clients.Run, f.users.Run, runPeerTLS(f.peers), tellUse(f.users, m.Node), runGroups(f.groups))
 	if m.docs, err = newDocuments(s, m.Node, f.users, o.Version, addr, metrics, log, cmp.Or(o.Documents, log)); err != nil {
 		m.unfollow()
 		m.trace.Close()
@@ -278,6 +278,7 @@ type memberFiles struct {
 	clients *credential.Reloader // the certificate that clients see
 	users   *access.Control
 	peers   *node.PeerTLS // nil: in plaintext
+	groups  *pd.Groups    // nil: clients of PD have no keyspace groups
 }
 
 // openMemberFiles reads them.
@@ -286,6 +287,9 @@ func openMemberFiles(s *config.Settings, alone bool, addr string, join *node.Joi
 		return f, err
 	}
 	if f.users, err = access.Open(access.Config{File: s.ACLFile, Setting: "ACL_FILE", Anonymous: s.Anonymous, Alone: alone, Ended: f.clients.Ended, Log: log}); err != nil {
+		return f, err
+	}
+	if f.groups, err = openGroups(s, log); err != nil {
 		return f, err
 	}
 	watchUsers(metrics.Registry(), f.users)
@@ -327,7 +331,7 @@ func (m *Member) startFronts(s *config.Settings, so Sockets, f memberFiles, metr
 		stats:   stats,
 		trace:   m.trace,
 		pd: newPD(so.PD, m.Addr, pd.Config{
-			Status: m.Node.Status, Owner: m.Node.OwnerOf, Mode: s.ReadMode, Access: f.users, Observe: metrics.ObserveRequests,
+			Status: m.Node.Status, Owner: m.Node.OwnerOf, Mode: s.ReadMode, Access: f.users, Observe: metrics.ObserveRequests, Groups: f.groups, Timelines: m.Node,
 		}),
 		pdListener: so.PD,
 

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strconv"
 	"time"
@@ -32,6 +34,26 @@ func listenPD(s *config.Settings) (net.Listener, error) {
 		return nil, fmt.Errorf("PD_PORT: %w", err)
 	}
 	return l, nil
+}
+
+// openGroups reads the keyspace groups of PD; nil: there are none.
+func openGroups(s *config.Settings, log *slog.Logger) (*pd.Groups, error) {
+	if s.PDKeyspaceGroups == "" {
+		return nil, nil
+	}
+	g, err := pd.OpenGroups(s.PDKeyspaceGroups, log)
+	if err != nil {
+		return nil, fmt.Errorf("PD_KEYSPACE_GROUPS: %w", err)
+	}
+	return g, nil
+}
+
+// runGroups follows the file of the keyspace groups, if there is one.
+func runGroups(g *pd.Groups) func(context.Context) {
+	if g == nil {
+		return func(context.Context) {}
+	}
+	return g.Run
 }
 
 // newPD returns what answers on ln; nil: nothing does. addr is the client address of this node.

@@ -19,7 +19,7 @@ import (
 	"github.com/isotone/isotone/internal/host/config"
 )
 
-// pdCall makes a call of pdpb.PD with one request, and returns the first message of the answer, and its status.
+// pdCall makes a call with one request, and returns the first message of the answer, and its status.
 func pdCall(t *testing.T, addr, method string, cfg *tls.Config, request []byte) (message []byte, status string, err error) {
 	t.Helper()
 	tr := &http.Transport{TLSClientConfig: cfg, Protocols: new(http.Protocols)}
@@ -30,7 +30,7 @@ func pdCall(t *testing.T, addr, method string, cfg *tls.Config, request []byte) 
 		scheme = "https://"
 	}
 	body := grpc.EndFrame(append(grpc.BeginFrame(nil), request...), 0)
-	r, err := http.NewRequestWithContext(rig.Soon(t), http.MethodPost, scheme+addr+"/pdpb.PD/"+method, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(rig.Soon(t), http.MethodPost, scheme+addr+"/"+method, bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestPD_TimestampsNeedTheirRole(t *testing.T) {
 		if name != "" {
 			cfg = a.Client(name)
 		}
-		for _, method := range []string{"Tso", "GetMembers"} {
+		for _, method := range []string{"pdpb.PD/Tso", "pdpb.PD/GetMembers"} {
 			if message, status, err := pdCall(t, n.Member.PDAddr, method, cfg, tsoRequest(n)); err != nil || status != want || (message != nil) != (want == "0") {
 				t.Errorf("%q, %s: message %x, status %s, %v; want status %s", name, method, message, status, err, want)
 			}
@@ -99,15 +99,15 @@ func TestPD_TimestampsNeedTheirRole(t *testing.T) {
 
 func TestPD_TLSIsRequiredWhereItIs(t *testing.T) {
 	n := testnode.Guarded(t, "", withPD(func(s *config.Settings) { s.RequireTLS = true }))
-	if _, status, err := pdCall(t, n.Member.PDAddr, "Tso", nil, tsoRequest(n)); err == nil {
+	if _, status, err := pdCall(t, n.Member.PDAddr, "pdpb.PD/Tso", nil, tsoRequest(n)); err == nil {
 		t.Errorf("without TLS: status %s", status)
 	}
 	cfg := &tls.Config{InsecureSkipVerify: true}
-	if _, status, err := pdCall(t, n.Member.PDAddr, "Tso", cfg, tsoRequest(n)); err != nil || status != "0" {
+	if _, status, err := pdCall(t, n.Member.PDAddr, "pdpb.PD/Tso", cfg, tsoRequest(n)); err != nil || status != "0" {
 		t.Errorf("with TLS: status %s, %v", status, err)
 	}
 	_, port, _ := net.SplitHostPort(n.Member.PDAddr)
-	if members, _, err := pdCall(t, n.Member.PDAddr, "GetMembers", cfg, nil); err != nil || !strings.Contains(string(members), "https://localhost:"+port) {
+	if members, _, err := pdCall(t, n.Member.PDAddr, "pdpb.PD/GetMembers", cfg, nil); err != nil || !strings.Contains(string(members), "https://localhost:"+port) {
 		t.Errorf("members %q, %v; want https://localhost:%s", members, err, port)
 	}
 }

@@ -38,6 +38,15 @@ type nodes struct {
 // start builds the command of this repository, and starts a cluster; 0 stands for three nodes.
 func start(t *testing.T, count int, env map[string]string) *nodes {
 	t.Helper()
+	c := prepare(t, count, env)
+	c.Start()
+	c.WaitReady()
+	return c
+}
+
+// prepare is start but for the start.
+func prepare(t *testing.T, count int, env map[string]string) *nodes {
+	t.Helper()
 	binary, err := cluster.Build(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -58,8 +67,6 @@ func start(t *testing.T, count int, env map[string]string) *nodes {
 		n.Env["PD_PORT"] = fmt.Sprint(own)
 		c.pd[n.ID] = fmt.Sprint("127.0.0.1:", own)
 	}
-	c.Start()
-	c.WaitReady()
 	return c
 }
 

@@ -20,7 +20,7 @@ type Batch struct {
 	largest uint64
 }
 
-// requestsMax bounds the requests of a batch, and so the answers that wait for a client that does not read: 35 KB.
+// requestsMax bounds the requests of a batch, and so the answers that wait for a client that does not read: 50 KB.
 const requestsMax = 1024
 
 // countsKept bounds the capacity that an empty batch keeps: its call may wait for long.

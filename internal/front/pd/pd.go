@@ -1,6 +1,6 @@
 // Package pd is the front for clients of PD, TiKV's placement driver, that need timestamps only: the methods GetMembers,
-// GetClusterInfo and Tso of the gRPC service pdpb.PD, as PD 8.1 has them, and the health check. All other methods answer
-// UNIMPLEMENTED.
+// GetClusterInfo and Tso of the gRPC service pdpb.PD, as PD 8.1 has them, and the health check. With keyspace groups it is PD's
+// service for timestamps as well: FindGroupByKeyspaceID and Tso of tsopb.TSO. All other methods answer UNIMPLEMENTED.
 //
 // A timestamp of PD is a unix millisecond (physical) and a counter of 18 bits (logical), which is the layout of
 // [isotone.Timestamp64]. One request asks for a count of them, and the answer names the largest. The client counts down from it
@@ -8,7 +8,7 @@
 //
 // It owns the messages and methods. Tso is answered in the loop, by internal/front/http2; the others by a [http.Handler].
 //
-// Sources: pdpb.proto in github.com/pingcap/kvproto, and the server and the Go client in github.com/tikv/pd.
+// Sources: pdpb.proto and tsopb.proto in github.com/pingcap/kvproto, and the server and the Go client in github.com/tikv/pd.
 package pd
 
 import (
@@ -46,6 +46,10 @@ type Config struct {
 	Port, ClientPort int
 	// Mode is the read mode of all requests.
 	Mode isotone.ReadMode
+	// Groups has the keyspace groups; nil: clients are not told of any. Then Timelines is required, and is safe for concurrent use, and so
+	// are backends that implement it, each in its loop.
+	Groups    *Groups
+	Timelines front.TimelineTable
 	// Access decides who may have timestamps: by the address of a client, and by its certificate, since PD has no credentials.
 	// Nil: everybody.
 	Access *access.Control
@@ -62,19 +66,29 @@ type Server struct {
 // New returns a server.
 func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
-// asker is whom a call comes from: within TLS or not, and bound to a timeline, or "".
-type asker struct {
-	secure bool
-	bound  string
+// call is a call with one request: within TLS or not, and of a client that is bound to a timeline, or to none, "".
+type call struct {
+	secure  bool
+	bound   string
+	request []byte
 }
 
-// unary has the methods with one request and one answer. Requests have nothing that matters: as in PD, a caller need not know the
-// cluster's ID, which it learns here.
-var unary = map[string]func(s *Server, asker asker) (message []byte, failure error){
-	"/pdpb.PD/GetMembers":          (*Server).members,
-	"/pdpb.PD/GetClusterInfo":      (*Server).clusterInfo,
-	"/grpc.health.v1.Health/Check": (*Server).health,
-}
+// method answers a call. As in PD, a caller need not know the cluster's ID, which it learns here.
+type method func(s *Server, c call) (message []byte, failure error)
+
+var (
+	unary = map[string]method{
+		"/pdpb.PD/GetMembers":          (*Server).members,
+		"/pdpb.PD/GetClusterInfo":      (*Server).clusterInfo,
+		"/grpc.health.v1.Health/Check": (*Server).health,
+	}
+	// unaryOfGroups are there with keyspace groups.
+	unaryOfGroups = map[string]method{
+		"/tsopb.TSO/FindGroupByKeyspaceID": (*Server).findGroup,
+		"/tsopb.TSO/GetMinTS":              (*Server).minTS,
+		"/pdpb.PD/GetMinTS":                (*Server).minTS,
+	}
+)
 
 // ServeHTTP answers all calls but Tso.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -83,52 +97,54 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	began := time.Now()
-	method := unary[r.URL.Path]
-	if method == nil {
+	answer := unary[r.URL.Path]
+	if answer == nil && s.cfg.Groups != nil {
+		answer = unaryOfGroups[r.URL.Path]
+	}
+	if answer == nil {
 		err := isotone.Errorf(isotone.CodeNotFound,
 			"%.200s: this is Isotone, which has timestamps only: of pdpb.PD it serves GetMembers, GetClusterInfo and Tso", r.URL.Path)
 		s.observe(err, 1, began)
 		grpc.Fail(w, err)
 		return
 	}
-	from, err := s.admit(w, r)
+	c, err := s.admit(w, r)
 	if err != nil {
 		s.observe(err, 1, began)
 		grpc.Fail(w, err)
 		return
 	}
-	message, failure := method(s, from)
+	message, failure := answer(s, c)
 	s.observe(failure, 1, began)
 	grpc.Answer(w, message)
 }
 
-// admit reads the request of a unary call, and returns why it is not answered. A client that does not stop to make such calls loses
+// admit reads the request of a unary call, or returns why it is not answered. A client that does not stop to make such calls loses
 // its connection, as on the client port.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request) (from asker, err error) {
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) (c call, err error) {
 	session := s.cfg.Access.Request(httpapi.AddrOf(r), httpapi.ChainsOf(r), r.TLS != nil)
 	err = session.Require(access.Timestamps)
-	from.secure = r.TLS != nil
-	from.bound, _ = session.Timeline("") // of Tso, which is refused where that fails
+	c.secure = r.TLS != nil
+	c.bound, _ = session.Timeline("") // of Tso, which is refused where that fails
 	refused := err != nil
 	if !refused {
-		err = s.read(w, r)
+		c.request, err = s.read(w, r)
 		refused = r.Context().Err() != nil // the client has taken it back
 	}
 	if refused && session.Refused() {
 		w.Header().Set("Connection", "close")
 	}
-	return from, err
+	return c, err
 }
 
 // read reads the request of a unary call.
-func (s *Server) read(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	defer s.unary.Add(-1)
 	if s.unary.Add(1) > unaryMax {
-		return isotone.ErrOverloaded
+		return nil, isotone.ErrOverloaded
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout))
-	_, err := grpc.ReadOnly(r.Body)
-	return err
+	return grpc.ReadOnly(r.Body)
 }
 
 func (s *Server) observe(err error, requests int, began time.Time) {
@@ -150,23 +166,10 @@ var (
 
 // members says which member leads: to clients that are bound to a timeline, the owner of that, as it answers Tso. After a failure, clients
 // ask the next one.
-func (s *Server) members(from asker) ([]byte, error) {
+func (s *Server) members(c call) ([]byte, error) {
 	status := s.cfg.Status()
-	leads := status.Leader
-	if from.bound != "" && s.cfg.Owner != nil {
-		leads = s.cfg.Owner(from.bound)
-	}
-	list, leader, failure := []Member(nil), -1, error(nil)
-	for _, m := range status.Members {
-		url := s.url(m.Addr, from.secure)
-		if url == "" || m.Learner {
-			continue
-		}
-		if m.NodeID == leads {
-			leader = len(list)
-		}
-		list = append(list, Member{"isotone-" + strconv.FormatUint(m.NodeID, 10), m.NodeID, url})
-	}
+	list, leader := s.servers(status, c.secure, s.leads(status, c.bound))
+	failure := error(nil)
 	switch {
 	case status.ClusterID == 0:
 		failure = errUnknownCluster
@@ -174,6 +177,31 @@ func (s *Server) members(from asker) ([]byte, error) {
 		failure = errNoLeader
 	}
 	return AppendMembers(nil, status.ClusterID, list, leader, failure), failure
+}
+
+// leads returns the node that serves the default order of a client, or what that is bound to; 0: none.
+func (s *Server) leads(status *front.Status, bound string) uint64 {
+	if bound != "" && s.cfg.Owner != nil {
+		return s.cfg.Owner(bound)
+	}
+	return status.Leader
+}
+
+// servers returns the voters whose addresses are known, and the place of a node among them, or -1. A learner may own timelines, and then it is
+// among them as well.
+func (s *Server) servers(status *front.Status, secure bool, node uint64) (list []Member, at int) {
+	at = -1
+	for _, m := range status.Members {
+		url := s.url(m.Addr, secure)
+		if url == "" || m.Learner && m.NodeID != node {
+			continue
+		}
+		if m.NodeID == node {
+			at = len(list)
+		}
+		list = append(list, Member{"isotone-" + strconv.FormatUint(m.NodeID, 10), m.NodeID, url})
+	}
+	return list, at
 }
 
 // url returns where the member with that client address serves PD's protocol; "" if that is not known.
@@ -191,16 +219,20 @@ func (s *Server) url(client string, secure bool) string {
 	return scheme + net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-func (s *Server) clusterInfo(asker) ([]byte, error) {
-	id, failure := s.cfg.Status().ClusterID, error(nil)
-	if id == 0 {
+func (s *Server) clusterInfo(c call) ([]byte, error) {
+	status, urls, failure := s.cfg.Status(), []string(nil), error(nil)
+	if status.ClusterID == 0 {
 		failure = errUnknownCluster
 	}
-	return AppendClusterInfo(nil, id, failure), failure
+	if s.cfg.Groups != nil {
+		list, _ := s.servers(status, c.secure, 0)
+		urls = urlsOf(list)
+	}
+	return AppendClusterInfo(nil, status.ClusterID, urls, failure), failure
 }
 
 // health is a grpc.health.v1.HealthCheckResponse. Clients of PD ask every second.
-func (s *Server) health(asker) ([]byte, error) {
+func (s *Server) health(call) ([]byte, error) {
 	const serving, notServing = 1, 2
 	if status := s.cfg.Status(); status.NotReadyTimestamps != "" || status.Draining {
 		return grpc.AppendVarint(nil, 1, notServing), nil

@@ -84,7 +84,7 @@ func TestMembers_FailsWhileNoLeaderIsKnown(t *testing.T) {
 func TestServer_OtherMethods(t *testing.T) {
 	status := threeNodes()
 	cfg := pd.Config{Status: func() *front.Status { return status }}
-	if got, _, _ := post(t, cfg, "/pdpb.PD/GetClusterInfo", empty, false); got != string(pd.AppendClusterInfo(nil, testCluster, nil)) {
+	if got, _, _ := post(t, cfg, "/pdpb.PD/GetClusterInfo", empty, false); got != string(pd.AppendClusterInfo(nil, testCluster, nil, nil)) {
 		t.Errorf("GetClusterInfo: %q", got)
 	}
 	if got, _, _ := post(t, cfg, "/grpc.health.v1.Health/Check", empty, false); got != "\x08\x01" {

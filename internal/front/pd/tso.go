@@ -12,7 +12,8 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
-const pathTso = "/pdpb.PD/Tso"
+// pathTso is the method of PD, which serves the default order. pathGroupTso is that of its service for timestamps, where requests have a keyspace.
+const pathTso, pathGroupTso = "/pdpb.PD/Tso", "/tsopb.TSO/Tso"
 
 // globalLocation is the dc_location of timestamps that are in order everywhere. Others are "local TSO", an order for each data
 // center, which PD has deprecated.
@@ -22,11 +23,15 @@ const globalLocation = "global"
 type tso struct {
 	server  *Server
 	backend front.Backend
+	table   front.TimelineTable // nil: the call is of pathTso
 	session *access.Session
 	to      grpc.Sender
 	release func() // of the stream among those of its client
 
-	asked  Batch
+	asked    Batch
+	keyspace uint32 // of the batch, and who serves it
+	by       served
+
 	batch  front.Batch // while under way, of the backend
 	counts [1]uint64
 	ranges [1]isotone.Range
@@ -43,10 +48,13 @@ var errStopping = isotone.Errorf(isotone.CodeNoLeader, "this node ends the call:
 
 // Open returns what answers a call in the loop of backend, or nil for another method than Tso.
 func (s *Server) Open(path string, backend front.Backend, session *access.Session, to grpc.Sender) grpc.Duplex {
-	if path != pathTso {
+	t := &tso{server: s, backend: backend, session: session, to: to}
+	if path == pathGroupTso && s.cfg.Groups != nil {
+		t.table, _ = backend.(front.TimelineTable)
+	}
+	if path != pathTso && t.table == nil {
 		return nil
 	}
-	t := &tso{server: s, backend: backend, session: session, to: to}
 	t.batch.Done = func(*front.Batch) { t.answer() }
 	if t.release, t.end = session.TakeStream(); t.end != nil {
 		s.observe(t.end, 1, time.Now())
@@ -73,7 +81,8 @@ func (t *tso) Take(b []byte, last bool) (used int, end error) {
 func (t *tso) collect(b []byte, last bool) (used int) {
 	for {
 		message, rest, err := grpc.ParseFrame(b[used:])
-		var count uint64
+		var r Request
+		var by served
 		switch {
 		case err != nil:
 		case message == nil && !last:
@@ -83,13 +92,13 @@ func (t *tso) collect(b []byte, last bool) (used int) {
 		case message == nil:
 			err = isotone.Errorf(isotone.CodeInvalidArgument, "the call ends within a message")
 		default:
-			count, err = t.check(message)
+			r, by, err = t.check(message)
 		}
 		if err != nil {
 			t.refuse(err)
 			return used
 		}
-		if !t.asked.Add(count) {
+		if !t.add(r, by) {
 			return used
 		}
 		used = len(b) - len(rest)
@@ -103,23 +112,36 @@ func (t *tso) refuse(err error) {
 	}
 }
 
-// check returns the count of a request. Words and codes of its errors are those of PD, where it refuses the same.
-func (t *tso) check(message []byte) (count uint64, err error) {
-	r, err := ParseRequest(message)
+// add adds a request to the batch if it fits. All of a batch are of one keyspace.
+func (t *tso) add(r Request, by served) bool {
+	if len(t.asked.Counts) == 0 {
+		t.keyspace, t.by = r.Keyspace, by
+	}
+	return t.keyspace == r.Keyspace && t.asked.Add(r.Count)
+}
+
+// check returns a request, and who serves it. Words and codes of its errors are those of PD, where it refuses the same.
+func (t *tso) check(message []byte) (r Request, by served, err error) {
+	r, err = ParseRequest(message)
 	own := t.backend.Status().ClusterID
 	switch {
 	case err != nil:
-		return 0, err
+		return r, by, err
 	case own == 0:
-		return 0, errUnknownCluster
+		return r, by, errUnknownCluster
 	case r.Cluster != own:
-		return 0, isotone.Errorf(isotone.CodeWrongCluster, "mismatch cluster id, need %d but got %d", own, r.Cluster)
+		return r, by, isotone.Errorf(isotone.CodeWrongCluster, "mismatch cluster id, need %d but got %d", own, r.Cluster)
 	case r.Location != "" && r.Location != globalLocation:
-		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "dc-location %.80q: Isotone has global timestamps only", r.Location)
+		return r, by, isotone.Errorf(isotone.CodeInvalidArgument, "dc-location %.80q: Isotone has global timestamps only", r.Location)
 	case r.Count < 1 || r.Count > CountMax:
-		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "tso count %d: want 1 to %d", r.Count, uint64(CountMax))
+		return r, by, isotone.Errorf(isotone.CodeInvalidArgument, "tso count %d: want 1 to %d", r.Count, uint64(CountMax))
 	}
-	return r.Count, nil
+	if t.table == nil {
+		r.Keyspace = 0
+		return r, by, nil
+	}
+	by, _, err = t.server.cfg.Groups.serves(r.Keyspace, t.table)
+	return r, by, err
 }
 
 // submit requests what the batch needs.
@@ -129,7 +151,7 @@ func (t *tso) submit() {
 	t.batch.Mode, t.batch.U64, t.batch.Counts, t.batch.Ranges, t.batch.Err = t.server.cfg.Mode, true, t.counts[:], t.ranges[:], nil
 	err := t.session.Require(access.Timestamps)
 	if err == nil {
-		t.batch.Timeline, err = t.session.RequireTimeline("")
+		t.batch.Timeline, err = t.session.RequireTimeline(t.by.timeline())
 	}
 	if err == nil {
 		err = t.session.Charge(uint64(len(t.asked.Counts)), t.asked.Total())
@@ -174,7 +196,7 @@ func (t *tso) send(r isotone.Range64) {
 	t.out = t.out[:0]
 	_ = t.asked.Place(r, func(count uint64, last isotone.Timestamp64) error {
 		at := len(t.out)
-		t.out = grpc.EndFrame(AppendAnswer(grpc.BeginFrame(t.out), cluster, count, last), at)
+		t.out = grpc.EndFrame(AppendGroupAnswer(grpc.BeginFrame(t.out), cluster, t.keyspace, t.by.id(), count, last), at)
 		return nil
 	})
 	if t.to.Send(t.out); cap(t.out) > outKept {
@@ -182,8 +204,12 @@ func (t *tso) send(r isotone.Range64) {
 	}
 }
 
-// notLeader says that a node does not lead in the words by which clients of PD know it: they ask the members who leads.
+// notLeader says that a node does not lead, or does not own a timeline, in the words by which clients of PD know it: they ask the members who
+// does. A timeline that was sealed in the meantime is for those words, too.
 func notLeader(err error) error {
+	if errors.Is(err, isotone.ErrNotFound) {
+		return notServed("the keyspace group is not served: %v", err)
+	}
 	if errors.Is(err, isotone.ErrNotLeader) || errors.Is(err, isotone.ErrNoLeader) {
 		e := *front.ErrorOf(err)
 		e.Message = "this node is not leader: " + e.Message

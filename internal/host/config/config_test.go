@@ -84,7 +84,7 @@ var fixed = []string{
 	"NODE_ID", "HTTP_PORT", "RAFT_ADDR", "PEERS", "ADVERTISE_ADDR", "DATA_DIR",
 	"EPOCH_INTERVAL_MS", "EPOCH_DEADLINE_LIMIT", "TIMESTAMP_REQUEST_BUFFER",
 	"READ_MODE", "RTT_MS", "LOOPS", "DEBUG", "PRETTY", "LOG_TIME_MS", "THRIFT_PORT", "PD_PORT", "ADMIN_ADDR", "METRICS_ADDR", "REQUIRE_TLS", "REQUIRE_DATA",
-	"TRACE_ENDPOINT", "TRACE_SAMPLE", "PEER_TLS_CERT", "PEER_TLS_KEY", "PEER_TLS_CA", "PEER_TLS_CRL", "TLS_CLIENT_CRL", "PEER_ALLOWED_NAMES", "PEER_INSECURE", "JOIN", "TIMELINES", "GROUP_PLACEMENT", "CLUSTER_SLOTS",
+	"TRACE_ENDPOINT", "TRACE_SAMPLE", "PEER_TLS_CERT", "PEER_TLS_KEY", "PEER_TLS_CA", "PEER_TLS_CRL", "TLS_CLIENT_CRL", "PEER_ALLOWED_NAMES", "PEER_INSECURE", "JOIN", "TIMELINES", "GROUP_PLACEMENT", "CLUSTER_SLOTS", "PD_KEYSPACE_GROUPS",
 }
 
 func TestDefault_IsWhatNothingSetGives(t *testing.T) {
@@ -165,7 +165,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 	env := map[string]string{"NODE_ID": "abc", "DEBUG": "maybe", "READ_MODE": "fast", "EPOCH_INTERVAL_MS": "60001"}
 	_, err := parse(t, env, "--http-port=99999999", "--raft-addr=nowhere", "--admin-addr=:6060", "--metrics-addr=x", "--anonymous=timestamps,root", "--require-tls=x", "--require-data=2", "--advertise-addr=h:0",
 		"--peers=0=a:1,1=b:1,1=c:1,2=b:1,3=d", "--tls-key=k", "--clock-jump-max-ms=86400001", "--epoch-deadline-limit=0",
-		"--timestamp-request-buffer=1000001", "--interval-ms=19", "--shutdown-delay-ms=600001", "--loops=65", "--max-connections=0", "--thrift-port=-1", "--pd-port=65536", "--pretty=2", "--log-time-ms=",
+		"--timestamp-request-buffer=1000001", "--interval-ms=19", "--shutdown-delay-ms=600001", "--loops=65", "--max-connections=0", "--thrift-port=-1", "--pd-port=65536", "--pd-keyspace-groups=groups.json", "--pretty=2", "--log-time-ms=",
 		"--http-host=a:1", "--snowflake-epoch-ms=x", "--snowflake-layout=1/2/3", "--snowflake-lease-ms=999", "--snowflake-workers=65",
 		"--datacenter-id=1", "--live-interval-ms=99", "--dashboard=2", "--request-stats=on", "--request-stats-sample=0",
 		"--trace-endpoint=collector:4318", "--trace-sample=-1", "--timelines=x", "--group-placement=none", "--cluster-slots=owners",
@@ -206,6 +206,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"MAX_CONNECTIONS", "max-connections", "0", "from 1 to 1000000"},
 		{"THRIFT_PORT", "thrift-port", "-1", "want off, or a whole number from 0 to 65535"},
 		{"PD_PORT", "pd-port", "65536", "want off, or a whole number from 0 to 65535"},
+		{"PD_KEYSPACE_GROUPS", "pd-keyspace-groups", "groups.json", "needs PD_PORT, and TIMELINES=1"},
 		{"SNOWFLAKE_EPOCH_MS", "snowflake-epoch-ms", "x", "unix milliseconds"},
 		{"SNOWFLAKE_LAYOUT", "snowflake-layout", "1/2/3", "63"},
 		{"SNOWFLAKE_LEASE_MS", "snowflake-lease-ms", "999", "from 1000 to 3600000"},

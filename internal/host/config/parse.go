@@ -112,7 +112,7 @@ func (f *Flags) Parse() (Settings, error) {
 	if f.ThriftPort != "" {
 		s.ThriftPort = p.port("thrift-port", f.ThriftPort)
 	}
-	s.PDPort = p.port("pd-port", f.PDPort)
+	p.pd(f, &s)
 	p.snowflakes(f, &s)
 	s.LiveInterval = p.milliseconds("live-interval-ms", f.LiveIntervalMS, liveIntervalMSMin, liveIntervalMSMax)
 	s.RequireData = p.onOff("require-data", f.RequireData)
@@ -205,6 +205,14 @@ func (p *parser) members(f *Flags, s *Settings) {
 		p.faults.add("join", f.Join, "want JOIN or PEERS, not both, unless PEERS is dns+srv:NAME?count=N: PEERS is for the initial members of a new cluster, JOIN for a node that is added later")
 	case s.NodeID > uint64(v.Count):
 		s.PeersSRV = nil
+	}
+}
+
+// pd parses PD_PORT and PD_KEYSPACE_GROUPS.
+func (p *parser) pd(f *Flags, s *Settings) {
+	s.PDPort, s.PDKeyspaceGroups = p.port("pd-port", f.PDPort), f.PDKeyspaceGroups
+	if s.PDKeyspaceGroups != "" && (s.PDPort == PortOff || !s.Timelines) {
+		p.faults.add("pd-keyspace-groups", f.PDKeyspaceGroups, "it needs PD_PORT, and TIMELINES=1, as keyspace groups are timelines")
 	}
 }
 

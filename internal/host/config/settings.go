@@ -66,6 +66,7 @@ type Settings struct {
 	MaxConnections         int    // of the client port
 	ThriftPort             int    // 0: any free port; -1: the default one, if it is free; PortOff: none
 	PDPort                 int    // 0: any free port; PortOff: none
+	PDKeyspaceGroups       string // file; "": none
 	SnowflakeLayout        snowflake.Layout
 	SnowflakeLease         time.Duration
 	SnowflakeWorkers       int // 0: one more than loops
