@@ -88,7 +88,9 @@ func TestTimelineTop_ShowsWhatIsServed(t *testing.T) {
 		}
 	}
 	has := func(r topReport, name string, is func(topTimeline) bool) bool {
-		return slices.ContainsFunc(r.Timelines, func(b topTimeline) bool { return b.Name == name && b.NodeID != 0 && b.Group != "" && b.ID != 0 && is(b) })
+		return slices.ContainsFunc(r.Timelines, func(b topTimeline) bool {
+			return b.Name == name && b.NodeID != 0 && b.Group != "" && b.ID != 0 && is(b)
+		})
 	}
 	await.Until(t, "the table has what is served and refused", func() bool {
 		ask()
