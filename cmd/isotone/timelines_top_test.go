@@ -102,6 +102,19 @@ func TestTimelineTop_ShowsWhatIsServed(t *testing.T) {
 		return r.Nodes == 3 && r.Refused > 0 && has(r, "orders", func(b topTimeline) bool { return b.Timestamps > 2*b.Requests }) && has(r, "limited", func(b topTimeline) bool { return b.Refused > 0 }) &&
 			!has(r, "idle", func(topTimeline) bool { return true })
 	})
+	await.Until(t, "documents have the load of timelines, without their names", func() bool {
+		ask()
+		for _, addr := range all.addrs() {
+			text := get(t, "http://"+addr+"/state", "")
+			if strings.Contains(text, "orders") {
+				t.Fatalf("it has a name: %s", text)
+			}
+			if strings.Contains(text, `"busiest":[{"id":"`) {
+				return true
+			}
+		}
+		return false
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := &frames{more: make(chan string)}

@@ -95,6 +95,26 @@ func TestBusy_ANewHotNameFindsAPlace(t *testing.T) {
 	}
 }
 
+// TestBusy_AWarmNameStaysAmongColdOnes: without the weight of the place that it takes, the next cold name would take its place at once.
+func TestBusy_AWarmNameStaysAmongColdOnes(t *testing.T) {
+	var b Busy
+	for i := range BusyMax {
+		b.Served(fmt.Sprint("old", i), pairs(5), time.Hour)
+	}
+	const asked = 500
+	for i := range 20 * asked {
+		name := fmt.Sprint("cold", i)
+		if i%20 == 0 {
+			name = "warm"
+		}
+		b.Served(name, pairs(1), time.Hour)
+	}
+	b.roll(time.Hour + time.Second)
+	if list := counted(&b); list[0] != fmt.Sprint("warm", servedCount{requests: asked, timestamps: 2 * asked}) {
+		t.Errorf("the busiest: %q", list[0])
+	}
+}
+
 func TestBusy_CountingAllocatesNothing(t *testing.T) {
 	var b Busy
 	counts := pairs(2)
