@@ -16,9 +16,10 @@ function showTimelines(view) {
 }
 
 function timelinesText(t) {
-  const groups = t.owners.reduce((sum, o) => sum + o.groups, 0);
-  const orphans = t.owners.find((o) => o.nodeID === 0);
-  const last = t.lastMoves.at(-1);
+  const owners = t.owners ?? [];
+  const groups = owners.reduce((sum, o) => sum + o.groups, 0);
+  const orphans = owners.find((o) => o.nodeID === 0);
+  const last = t.lastMoves?.at(-1);
   return `${grouped(t.total)} ${t.total === 1 ? "timeline" : "timelines"} in ${plural(groups, "group")}` + (t.permitted ? "" : "; TIMELINES is off, so that none can be created") + "." +
     (orphans ? ` ${plural(orphans.groups, "group")} ${orphans.groups === 1 ? "has" : "have"} no owner.` : "") +
     (last ? ` ${plural(Number(t.moves), "move")} of groups, the latest ${ago((Date.now() - new Date(last.at)) / 1000)}: ${plural(last.groups, "group")} from node ${last.from} to node ${last.to}.` : "");
@@ -32,7 +33,7 @@ function refusedCell(element, load) {
 }
 
 function showOwners(all, told) {
-  const owned = new Map(all.owners.map((o) => [o.nodeID, o]));
+  const owned = new Map((all.owners ?? []).map((o) => [o.nodeID, o]));
   for (const link of told) if (!owned.has(link.node)) owned.set(link.node, { nodeID: link.node, groups: 0, timelines: 0 });
   const list = [...owned.values()].sort((a, b) => a.nodeID - b.nodeID);
   rows(byID("owners"), list, (o) => o.nodeID,
@@ -47,7 +48,7 @@ function showOwners(all, told) {
 
 function showBusiest(told) {
   const asked = (b) => b.requestsPerSecond + b.refusedPerSecond;
-  const list = told.flatMap((link) => link.state.timelines.busiest.map((b) => ({ ...b, node: link.node })));
+  const list = told.flatMap((link) => (link.state.timelines.busiest ?? []).map((b) => ({ ...b, node: link.node })));
   list.sort((a, b) => asked(b) - asked(a) || Number(a.id) - Number(b.id));
   byID("busiest-table").hidden = list.length === 0;
   put(byID("busiest-text"), list.length === 0 ? "Nobody asks for any." : "By ID; isotone timeline top has their names, for operators.");
