@@ -19,6 +19,7 @@ type groupCmd struct {
 	Drop   groupDropCmd   `cmd:"" help:"Remove a group that was created and has no timelines."`
 	Move   groupMoveCmd   `cmd:"" help:"Have another node own a group."`
 	Prefer groupPreferCmd `cmd:"" help:"Set which nodes are to own a group whenever they can."`
+	Lease  groupLeaseCmd  `cmd:"" help:"Let the owner of a group answer in lease mode without asking other nodes, or end that."`
 }
 
 type groupListCmd struct{ operatorFlags }
@@ -34,9 +35,13 @@ func (c *groupListCmd) Run(ctx context.Context, con console) error {
 
 func describeGroups(w io.Writer, l front.GroupList) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "GROUP\tTIMELINES\tOWNER\tADDRESS\tSINCE\tPREFERS")
+	fmt.Fprintln(t, "GROUP\tTIMELINES\tOWNER\tADDRESS\tSINCE\tPREFERS\tLEASE")
 	for _, r := range l.Groups {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\n", r.Name, r.Timelines, ownerOf(r.NodeID), orDash(r.Addr), r.Grant, orDash(joinNodes(r.Prefer)))
+		lease := ""
+		if r.Lease {
+			lease = "on"
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\n", r.Name, r.Timelines, ownerOf(r.NodeID), orDash(r.Addr), r.Grant, orDash(joinNodes(r.Prefer)), orDash(lease))
 	}
 	_ = t.Flush()
 	fmt.Fprintf(w, "%d groups; those of the 256 hash slots that never had a timeline are not listed\n", len(l.Groups))
@@ -96,6 +101,21 @@ type groupMoveCmd struct {
 // Run has a node own a group.
 func (c *groupMoveCmd) Run(ctx context.Context, con console) error {
 	return c.changeGroup(ctx, con, front.TimelineChange{Action: front.GrantGroup, Group: c.Group, NodeID: c.Node}, fmt.Sprintf("is owned by node %d", c.Node))
+}
+
+type groupLeaseCmd struct {
+	operatorFlags
+	Group string `arg:"" help:"Name of the group."`
+	State string `arg:"" enum:"on,off" help:"on or off. While it is on, timelines of the group cannot be moved, deleted or sealed, and another owner waits for 86 ms before it answers."`
+}
+
+// Run allows leases, or ends them.
+func (c *groupLeaseCmd) Run(ctx context.Context, con console) error {
+	action, then := front.LeaseGroup, "may be answered by a lease"
+	if c.State == "off" {
+		action, then = front.UnleaseGroup, "is not answered by a lease any more"
+	}
+	return c.changeGroup(ctx, con, front.TimelineChange{Action: action, Group: c.Group}, then)
 }
 
 // changeGroup changes a group, and prints what it is then.

@@ -74,6 +74,13 @@ func TestTimelines_AreManagedByCommands(t *testing.T) {
 	all.does(t, "group create eu", "group eu exists") // and keeps that
 	all.does(t, "group list", " 2,3")
 	all.does(t, "group prefer eu", "group eu prefers no node")
+	all.refuses(t, "group lease us on", `there is no group "us"`)
+	all.does(t, "group lease eu off", "group eu is not answered by a lease any more")
+	all.does(t, "group lease eu on", "group eu may be answered by a lease")
+	all.does(t, "group lease eu on", "group eu may be answered by a lease")
+	all.does(t, "group list", " on\n")
+	all.refuses(t, "timeline seal orders", "isotone group lease GROUP off")
+	all.does(t, "group lease eu off", "group eu is not answered by a lease any more")
 
 	all.does(t, "timeline quota orders --requests 5 --timestamps 100", "timeline orders: at most 5 requests and 100 timestamps a second")
 	all.does(t, "timeline show orders", "at most 5 requests and 100 timestamps a second")

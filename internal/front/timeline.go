@@ -29,6 +29,8 @@ const (
 	GrantGroup      = "grant"
 	PreferNodes     = "prefer"
 	LimitTimeline   = "quota"
+	LeaseGroup      = "lease"
+	UnleaseGroup    = "unlease"
 )
 
 // TimelinesPage bounds the timelines in one answer, TimelinesAtOnce those of one creation.
@@ -45,7 +47,8 @@ type TimelineChange struct {
 	// ID, if not 0, is that of the timeline that is meant. A request that has it can be repeated: it never changes one of the
 	// same name that came after.
 	ID uint64 `json:"id,string,omitempty"`
-	// Group is the group to move to, to create in, to make, to drop, to grant or that prefers nodes. "" to create in that of the hash slot.
+	// Group is the group to move to, to create in, to make, to drop, to grant, to lease or unlease, or that prefers nodes. "" to create in that of
+	// the hash slot.
 	Group string `json:"group,omitempty"`
 	// NodeID is the node that is granted the group. It has to be connected to the leader.
 	NodeID uint64 `json:"nodeID,omitempty"`
@@ -112,6 +115,8 @@ type GroupRecord struct {
 	Timelines int `json:"timelines"`
 	// Prefer are the nodes that should own it, the first one before the others.
 	Prefer []uint64 `json:"prefer,omitempty"`
+	// Lease: its owner may answer requests in lease mode without a round. Until that has ended the group keeps its timelines.
+	Lease bool `json:"lease,omitempty"`
 	// Made: an operator has made it. Those of hash slots are there from the start.
 	Made bool `json:"made,omitempty"`
 }

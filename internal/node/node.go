@@ -200,10 +200,13 @@ func (n *Node) Conns() int { return n.hosts.Conns() }
 func (n *Node) StopServing(ctx context.Context) { n.hosts.StopServing(ctx) }
 
 // Drain announces that the node is about to end: from when it returns on, the status says that
-// it drains and is not ready. The node goes on serving.
+// it drains and is not ready, and the leader gives its groups of timelines to others. The node goes on serving.
 func (n *Node) Drain() {
 	n.draining.Store(true)
-	n.call(n.core.publish)
+	n.call(func() {
+		n.core.next.StopOwning = true
+		n.core.publish()
+	})
 }
 
 // What clients are told when a node ends. The reason of a failure is for the log.

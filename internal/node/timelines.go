@@ -76,8 +76,9 @@ func groupsOf(r *replica.Replica) []front.GroupRecord {
 	table, addrs, groups := r.Timelines(), clientAddrs(r), []front.GroupRecord{}
 	for _, name := range table.Groups() {
 		g, _ := table.Group(name)
-		one := front.GroupRecord{Name: name, NodeID: oracle.NodeOf(g.Owner), Addr: addrs[g.Owner], Grant: g.Grant, Timelines: table.LenOf(name), Prefer: slices.Clone(g.Prefer), Made: g.Made != 0}
-		groups = append(groups, one)
+		groups = append(groups, front.GroupRecord{
+			Name: name, NodeID: oracle.NodeOf(g.Owner), Addr: addrs[g.Owner], Grant: g.Grant, Timelines: table.LenOf(name), Prefer: slices.Clone(g.Prefer), Lease: g.Lease != 0, Made: g.Made != 0,
+		})
 	}
 	return groups
 }
@@ -178,7 +179,7 @@ func (n *Node) ChangeTimelines(ctx context.Context, c front.TimelineChange) (cha
 var timelineKinds = map[string]timeline.Kind{
 	front.CreateTimelines: timeline.KindCreate, front.DeleteTimeline: timeline.KindDelete, front.MoveTimeline: timeline.KindMove, front.RaiseTimeline: timeline.KindFloor,
 	front.SealTimeline: timeline.KindSeal, front.MakeGroup: timeline.KindMake, front.DropGroup: timeline.KindDrop, front.GrantGroup: timeline.KindGrant,
-	front.PreferNodes: timeline.KindMake, front.LimitTimeline: timeline.KindQuota,
+	front.PreferNodes: timeline.KindMake, front.LimitTimeline: timeline.KindQuota, front.LeaseGroup: timeline.KindLeaseOn, front.UnleaseGroup: timeline.KindLeaseEnd,
 }
 
 // timelineCommand returns the command for a change.
@@ -225,11 +226,11 @@ func (n *Node) timelineCommand(c front.TimelineChange) (command timeline.Command
 // checkTimelineChange returns an error if a change lacks a field that its action needs, or has one that would have no effect.
 func checkTimelineChange(c front.TimelineChange, kind timeline.Kind) error {
 	creates, grants, moves, makes := kind == timeline.KindCreate, kind == timeline.KindGrant, kind == timeline.KindMove, kind == timeline.KindMake
-	ofGroup := grants || makes || kind == timeline.KindDrop
+	ofGroup := grants || makes || kind == timeline.KindDrop || kind == timeline.KindLeaseOn || kind == timeline.KindLeaseEnd
 	timed := creates || kind == timeline.KindFloor
 	switch {
 	case kind == 0:
-		return isotone.Errorf(isotone.CodeInvalidArgument, "action: want create, delete, move, floor, seal, make, drop, grant, prefer or quota, not %.32q", c.Action)
+		return isotone.Errorf(isotone.CodeInvalidArgument, "action: want create, delete, move, floor, seal, make, drop, grant, prefer, quota, lease or unlease, not %.32q", c.Action)
 	case creates && (len(c.Names) == 0 || len(c.Names) > front.TimelinesAtOnce):
 		return isotone.Errorf(isotone.CodeInvalidArgument, "names: want 1 to %d timelines to create at once", front.TimelinesAtOnce)
 	case ofGroup && len(c.Names) > 0:
@@ -300,8 +301,8 @@ var refusalTexts = map[timeline.Refusal]string{
 	timeline.NoGroup:    "there is no group %[2]q",
 	timeline.Exists:     "the timeline %[1]q exists",
 	timeline.Sealed:     "the timeline %[1]q is sealed",
-	timeline.Leased:     "the owner of the group of %[1]q answers by a lease; end that first",
-	timeline.Superseded: "the group %[2]q has changed its owner",
+	timeline.Leased:     "the owner of the group of %[1]q may answer by a lease, and until that is off the group keeps its timelines: isotone group lease GROUP off",
+	timeline.Superseded: "the group %[2]q has changed its owner, or its lease is ending; try again",
 	timeline.NoMember:   "the owner of the group %[2]q is no member",
 	timeline.Full:       "there is no room for %[1]q: the cluster has as many as there may be",
 	timeline.NotEmpty:   "the group %[2]q has timelines; move or delete these first",

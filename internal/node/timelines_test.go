@@ -19,8 +19,12 @@ func withTimelines(cfg *node.Config) { cfg.Timelines = true }
 
 // ask asks a node for timestamps of a timeline.
 func ask(n *node.Node, timeline string, count uint64) (isotone.Range, error) {
+	return askIn(isotone.ReadQuorum, n, timeline, count)
+}
+
+func askIn(mode isotone.ReadMode, n *node.Node, timeline string, count uint64) (isotone.Range, error) {
 	done := make(chan *front.Batch, 1)
-	n.Submit(&front.Batch{Timeline: timeline, Counts: []uint64{count}, Ranges: make([]isotone.Range, 1), Done: func(b *front.Batch) { done <- b }})
+	n.Submit(&front.Batch{Mode: mode, Timeline: timeline, Counts: []uint64{count}, Ranges: make([]isotone.Range, 1), Done: func(b *front.Batch) { done <- b }})
 	b := <-done
 	return b.Ranges[0], b.Err
 }
@@ -290,6 +294,66 @@ func TestTimelines_AreAnsweredByTheirOwner(t *testing.T) {
 	})
 }
 
+// TestTimelines_OwnersAnswerByLeases where operators allow that, and give it up at once where they end it.
+func TestTimelines_OwnersAnswerByLeases(t *testing.T) {
+	c := newTenant(t)
+	c.must(of(front.CreateTimelines, "orders"))
+	group := front.TimelineChange{Group: c.list("", "", 1).Timelines[0].Group}
+	act := func(action string, node uint64) front.TimelineChange {
+		group.Action, group.NodeID = action, node
+		return group
+	}
+	served := func(id uint64) float64 { return series(c.cluster, id)[`lease_requests_total{answered_by="lease"}`] }
+	last := isotone.Timestamp{}
+	await.Until(t, "an owner that does not lead answers by a lease", func() bool {
+		leader := c.leader()
+		owner := leader%3 + 1
+		c.must(act(front.LeaseGroup, 0)) // also where that is so already
+		before := served(owner)
+		r, err := askIn(isotone.ReadLease, c.nodes[owner], "orders", 3)
+		if err != nil {
+			_ = c.change(act(front.GrantGroup, owner))
+			return false
+		}
+		if !last.Before(r.First) {
+			t.Errorf("node %d issues %v after %v", owner, r, last)
+		}
+		last = r.Last()
+		return served(owner) > before && c.leader() == leader
+	})
+	c.refused(of(front.SealTimeline, "orders"), isotone.ErrInvalidArgument, "isotone group lease GROUP off")
+	c.must(act(front.UnleaseGroup, 0))
+	c.must(act(front.UnleaseGroup, 0))
+	c.must(of(front.SealTimeline, "orders"))
+}
+
+// TestTimelines_LeaveANodeThatDrains before it ends, and others answer.
+func TestTimelines_LeaveANodeThatDrains(t *testing.T) {
+	c := tenant{newCluster(t, 3, func(cfg *node.Config) { cfg.Timelines, cfg.GroupSettle = true, 20*cfg.Tick }), t}
+	var names []string
+	for i := range 12 {
+		names = append(names, fmt.Sprint("orders-", i))
+	}
+	c.must(of(front.CreateTimelines, names...))
+	leaving := uint64(0)
+	await.Until(t, "a follower owns groups", func() bool {
+		leaving = c.leader()%3 + 1
+		return c.nodes[leaving].GroupsToLeave() > 0
+	})
+	c.nodes[leaving].Drain()
+	await.Until(t, "it owns none", func() bool { return c.nodes[leaving].GroupsToLeave() == 0 })
+	for _, name := range names {
+		await.Until(t, "another node answers for "+name, func() bool {
+			for id, n := range c.nodes {
+				if _, err := ask(n, name, 1); err == nil && id != leaving {
+					return true
+				}
+			}
+			return false
+		})
+	}
+}
+
 // TestTimelines_GoToTheNodesThatTheyPrefer: at once to the first, and to the second if that is gone.
 func TestTimelines_GoToTheNodesThatTheyPrefer(t *testing.T) {
 	c := tenant{newCluster(t, 3, func(cfg *node.Config) { cfg.Timelines, cfg.GroupSettle = true, 20*cfg.Tick }), t}
@@ -406,62 +470,5 @@ func TestTimelines_AreNotForwarded(t *testing.T) {
 		if asked = c.leader() == leader; asked && !errors.Is(err, isotone.ErrNotLeader) {
 			t.Errorf("a follower: %v", err)
 		}
-	}
-}
-
-// TestTimelines_OwnersTellWhatIsAskedFor, each for itself, with what quotas refuse.
-func TestTimelines_OwnersTellWhatIsAskedFor(t *testing.T) {
-	c := newTenant(t)
-	limited := of(front.CreateTimelines, "limited")
-	limited.Quota.Requests = 1
-	c.must(limited)
-	c.must(of(front.CreateTimelines, "idle", "busy"))
-	owned := func(name string) uint64 {
-		id := uint64(0)
-		await.Until(t, name+" has an owner", func() bool { id = c.list(name, "", 1).Timelines[0].NodeID; return id != 0 })
-		return id
-	}
-	owner := map[string]uint64{"limited": owned("limited"), "busy": owned("busy")}
-	told := func(name string) (load front.BusyTimeline) {
-		for id, n := range c.nodes {
-			l, err := n.BusyTimelines(5)
-			if err != nil || l.NodeID != id {
-				t.Fatalf("node %d: %+v, %v", id, l, err)
-			}
-			for _, b := range l.Timelines {
-				if b.Name == "idle" || id != owner[b.Name] {
-					t.Errorf("node %d serves %+v", id, b)
-				}
-				if b.Name == name {
-					load = b
-				}
-			}
-		}
-		return load
-	}
-	await.Until(t, "the owners tell", func() bool {
-		for range 3 {
-			_, _ = ask(c.nodes[owner["limited"]], "limited", 1)
-			_, _ = ask(c.nodes[owner["busy"]], "busy", 7)
-			_, _ = ask(c.nodes[owner["busy"]], "none", 1)
-		}
-		limited, busy := told("limited"), told("busy")
-		return limited.Refused > 0 && busy.Requests > 0 && busy.Refused == 0 && int(busy.Timestamps/busy.Requests+0.5) == 7
-	})
-}
-
-// TestTimelines_ReportsHaveTheirGroups at every node.
-func TestTimelines_ReportsHaveTheirGroups(t *testing.T) {
-	c := newTenant(t)
-	c.must(front.TimelineChange{Action: front.MakeGroup, Group: "g", Prefer: []uint64{2}})
-	create := of(front.CreateTimelines, "a", "b")
-	create.Group = "g"
-	c.must(create)
-	for id, n := range c.nodes {
-		await.Until(t, fmt.Sprintf("node %d knows the owner", id), func() bool {
-			r, _ := n.Report()
-			g := r.Groups
-			return len(g) == 1 && g[0].Name == "g" && g[0].NodeID != 0 && g[0].Timelines == 2 && g[0].Made && slices.Equal(g[0].Prefer, []uint64{2})
-		})
 	}
 }

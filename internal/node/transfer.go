@@ -20,6 +20,16 @@ func (n *Node) TransferLeadership(ctx context.Context) error {
 	return n.wait(ctx, led, "transfer leadership")
 }
 
+// GroupsToLeave returns how many groups of timelines this node owns that another one might: 0 without a connection to a peer.
+func (n *Node) GroupsToLeave() (groups int) {
+	n.call(func() {
+		if self := n.core.replica.Hello(); len(n.core.peers.conns) > 0 {
+			groups = n.core.replica.Timelines().OwnedBy(self.NodeID, self.Session)
+		}
+	})
+	return groups
+}
+
 // wait waits for done, for the end of the core loop, or for ctx.
 func (n *Node) wait(ctx context.Context, done <-chan struct{}, what string) error {
 	select {

@@ -16,10 +16,11 @@ const redirectTime = 100 * time.Millisecond
 const redirectPoll = 5 * time.Millisecond
 
 // Stop drains the member and ends it. At first it only says that it is not ready, and serves for
-// the delay; then it transfers leadership, redirects, lets requests under way finish, and gives
-// its worker ids back.
+// the delay; then it transfers leadership, waits until others own its timelines, redirects, lets requests under way finish,
+// and gives its worker ids back.
 func (m *Member) Stop(log *slog.Logger) error {
 	reached(m.steps, "drain received")
+	owned := m.Node.GroupsToLeave() > 0
 	m.Node.Drain()
 	m.fronts.drain()
 	reached(m.steps, "drain announced")
@@ -29,7 +30,11 @@ func (m *Member) Stop(log *slog.Logger) error {
 	defer cancel()
 	if err := m.Node.TransferLeadership(ctx); err != nil {
 		log.Warn("stopping without transferring leadership", "err", err)
-	} else if led && m.Node.Status().Role != "leader" {
+	}
+	for m.Node.GroupsToLeave() > 0 && ctx.Err() == nil {
+		m.pause(redirectPoll)
+	}
+	if owned || led && m.Node.Status().Role != "leader" {
 		for end := time.Now().Add(m.RedirectTime); m.Node.Conns()+m.fronts.web.Connections() > 0 && time.Now().Before(end); {
 			m.pause(redirectPoll)
 		}

@@ -113,6 +113,7 @@ func Scenarios() []Scenario {
 		Scenario{Name: "timeline-kill", Title: "a timeline, its owner killed (-9)", Event: EventKill, Timeline: OfOwner, MedianMax: 8 * ms, P99Max: 15 * ms},
 		Scenario{Name: "timeline-stop", Title: "a timeline, its owner stopped", Event: EventStop, Timeline: OfOwner, P99Max: 150 * ms},
 		Scenario{Name: "timeline-move", Title: "a timeline, its group moved", Event: EventMove, Timeline: OfOwner, P99Max: 3 * ms},
+		Scenario{Name: "timeline-term", Title: "a timeline, its owner drained", Event: EventTerm, Timeline: OfOwner, P99Max: 3 * ms},
 		Scenario{Name: "timeline-leader-kill", Title: "a timeline, the leader killed (-9)", Event: EventKill, Timeline: OfLeader, P99Max: 11 * ms},
 		Scenario{Name: "timeline-leader-stop", Title: "a timeline, the leader stopped", Event: EventStop, Timeline: OfLeader, P99Max: 11 * ms},
 		Scenario{Name: "timeline-other-kill", Title: "a timeline, a third node killed (-9)", Event: EventKill, Timeline: OfOther, MedianMax: 2 * ms, P99Max: 11 * ms},

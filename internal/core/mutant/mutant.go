@@ -182,6 +182,7 @@ const (
 	MoveKeepsFloor          // T2: a timeline that is moved goes on where its tenure began
 	MoveUnderLease          // T8: a timeline is moved, deleted or sealed though its owner may answer by a lease
 	LeaseOffEndsAny         // T8: the end of a lease that comes late ends another one
+	LeaseForgottenOnRestore // T8: the first owner of a restored cluster does not wait for leases
 	RestoreTimelinesBelow   // I13: the timelines of a restored cluster begin without its floor
 
 	// Each of the following lacks one rule that refuses something. All of them are directed.
@@ -200,6 +201,15 @@ const (
 	OwnerReusesNumber       // T3: all rounds of an owner have one number
 	CountLateTold           // T5: an answer to an earlier round counts
 	LeaderSelfUnchecked     // T7: a leader does not look into its own log
+	NoOwnerWait             // T8: who is granted a group does not wait for the lease of the former owner
+	OwnerWaitWithoutRate    // T8: it waits as if all clocks had the same rate
+	OwnerLeaseFromAnswer    // T8: the lease of an owner counts from the confirmation of a round, not from its start
+	OwnerLeaseOverTouched   // T8: a round gives a lease though the owner has not applied what it is told of
+	OwnerLeaseUnlogged      // T8: an owner answers by a lease though the log does not allow it
+	LeaseOutlivesEnd        // T8: an owner goes on by a lease that is ending
+	LeaseEndUnfenced        // T8: voters do not tell that a lease is ending
+	LeaseOffEarly           // T8: a leader says that a lease has ended before it has run out
+	FloorUnderLease         // T8: a raised floor is acknowledged though a former owner may answer by a lease
 	TimelineFillsQueue      // I7: the requests of one timeline leave no room for others
 	TimelinesWithLeader     // liveness: the requests of timelines that a leader owns end with its leadership
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
@@ -262,7 +272,8 @@ func (m Mutant) IsDirected() bool {
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
 		ClientFloorByAnyone, ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal,
-		FenceByApplied, CompactedIsClean, NoConfigFence, CountAnyone, OldConfigCounts, OwnerReusesNumber, CountLateTold, TimelineFillsQueue, TimelinesWithLeader:
+		FenceByApplied, CompactedIsClean, NoConfigFence, CountAnyone, OldConfigCounts, OwnerReusesNumber, CountLateTold, TimelineFillsQueue, TimelinesWithLeader,
+		OwnerWaitWithoutRate, OwnerLeaseFromAnswer, OwnerLeaseOverTouched, LeaseOutlivesEnd, LeaseEndUnfenced, LeaseOffEarly:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

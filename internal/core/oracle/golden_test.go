@@ -89,8 +89,9 @@ func goldenCommands() map[string]oracle.Command {
 		"quota":     {Kind: timeline.KindQuota, Name: "orders", Quota: timeline.Quota{Requests: 1}},
 		"make":      {Kind: timeline.KindMake, Group: "eu", Prefer: []uint64{3, 1}},
 		"drop":      {Kind: timeline.KindDrop, Group: "eu"},
-		"lease-on":  {Kind: timeline.KindLeaseOn, Group: "eu", Grant: 42},
-		"lease-off": {Kind: timeline.KindLeaseOff, Group: "eu", Grant: 42, Lease: 43},
+		"lease-on":  {Kind: timeline.KindLeaseOn, Group: "eu"},
+		"lease-off": {Kind: timeline.KindLeaseOff, Group: "eu", Lease: 43},
+		"lease-end": {Kind: timeline.KindLeaseEnd, Group: "eu", Lease: 43},
 	} {
 		all["timeline-"+name] = oracle.Command{Kind: oracle.KindTimeline, Timeline: c}
 	}

@@ -44,11 +44,6 @@ func (g *ids) mutateRelease(used []oracle.Used) bool {
 	return true
 }
 
-// clock returns the clock by which a lease is checked.
-func (e *lease) clock() time.Duration {
-	return mutant.Pick(mutant.LeaseOnOldClock, e.mutation.mono, e.mono)
-}
-
 func (e *lease) mutateLeaseStart(started time.Duration) time.Duration {
 	return mutant.Pick(mutant.LeaseFromAnswer, e.mono, started)
 }

@@ -77,6 +77,13 @@ var ownerHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.OwnerReusesNumber: answersByLateAnswer,
 	mutant.CountLateTold:     answersByLateAnswer,
 
+	mutant.OwnerWaitWithoutRate:  answersUnderLeaseOfASlowClock,
+	mutant.OwnerLeaseFromAnswer:  leaseFromAnswer,
+	mutant.OwnerLeaseOverTouched: leaseOverTouched,
+	mutant.LeaseOutlivesEnd:      answersAfterTheEnd,
+	mutant.LeaseEndUnfenced:      extendsAfterTheEnd,
+	mutant.LeaseOffEarly:         movesUnderLease,
+
 	mutant.TimelineFillsQueue:  leavesNoRoom,
 	mutant.TimelinesWithLeader: endsWithLeadership,
 }

@@ -28,7 +28,8 @@ import (
 type OwnerAsk struct {
 	// Peer is who asks, or is to be asked.
 	Peer uint64
-	// Session identifies the asking process, and Round its question.
+	// Session identifies the asking process, and Round its question. Round 0 asks the leader to give the groups of that process to others; there is no
+	// answer.
 	Session, Round uint64
 }
 
@@ -51,6 +52,11 @@ type owner struct {
 	rounds  []ownerRound
 	// lastRound is the number of the latest round of this process; none is used twice.
 	lastRound uint64
+	// held are requests that wait for the next tick, see [owner.awaitsLease].
+	held  []pending
+	lease ownerLease
+	// leaves is set from Input.StopOwning on.
+	leaves bool
 }
 
 // ownerRound is a question to all voters, with the requests that it answers.
@@ -75,7 +81,9 @@ func (r *Replica) enqueueOwned(req Request) bool {
 	case !known || g.Owner == 0 || owns && r.leading.alloc.IsOpen():
 		return false
 	case owns:
-		r.owner.enqueue(req)
+		if req.Mode != isotone.ReadLease || !r.owner.serveByLease(&req, have.Group, g) {
+			r.owner.enqueue(req)
+		}
 	case g.Owner == r.cfg.Self.NodeID || leads && !r.leading.timelines.hasOwner(g):
 		return false // the leader takes what belonged to a process that has ended
 	default:
@@ -115,7 +123,14 @@ func (o *owner) owns(member, session uint64) bool {
 
 // step answers other owners, takes the answers of voters, and begins a round if requests wait.
 func (o *owner) step(in *Input) {
+	if o.leaves = o.leaves || in.StopOwning; in.StopOwning {
+		o.leave()
+	}
 	for _, q := range in.OwnerAsks {
+		if p := o.peers[q.Peer]; q.Round == 0 && p != nil {
+			p.leaves = q.Session
+			continue
+		}
 		o.effects.TellOwners = append(o.effects.TellOwners, OwnerAnswer{OwnerAsk: q, Fence: o.tail.told()})
 	}
 	for _, a := range in.OwnerAnswers {
@@ -124,7 +139,7 @@ func (o *owner) step(in *Input) {
 		}
 	}
 	o.confirm()
-	if len(o.waiting) > 0 && len(o.rounds) < roundsMax {
+	if (len(o.waiting) > 0 || o.lease.due) && len(o.rounds) < roundsMax {
 		o.begin()
 		o.confirm() // a sole voter
 	}
@@ -150,7 +165,7 @@ func (o *owner) begin() {
 		o.lastRound = 1
 	}
 	o.rounds = append(o.rounds, ownerRound{id: o.lastRound, requests: o.waiting, conf: o.conf, started: o.mono, told: []fenceOf{{o.cfg.Self.NodeID, o.tail.told()}}})
-	o.waiting = nil
+	o.waiting, o.lease.due = nil, false
 	var chosen [4]uint64 // enough for 9 voters without an allocation
 	o.ask(o.chooseQuorum(chosen[:0], ownedOf))
 }
@@ -184,6 +199,9 @@ func (o *owner) ask(chosen []uint64) {
 func (o *owner) confirm() {
 	for len(o.rounds) > 0 {
 		rd := o.rounds[0]
+		if mutant.On(mutant.OwnerLeaseOverTouched) && len(rd.told) > len(rd.conf.GetVoters())/2 {
+			o.extendLease(&rd)
+		}
 		switch {
 		case rd.conf != o.conf && !mutant.On(mutant.OldConfigCounts):
 			o.restart()
@@ -192,6 +210,7 @@ func (o *owner) confirm() {
 			return
 		}
 		o.rounds = slices.Delete(o.rounds, 0, 1)
+		o.extendLease(&rd)
 		served := Round{Took: o.mono - rd.started}
 		for i := range rd.requests {
 			o.serve(&rd.requests[i], &served)
@@ -227,6 +246,20 @@ func (o *owner) isQuorum(rd *ownerRound, voters []uint64) bool {
 
 // serve answers a request of a confirmed round.
 func (o *owner) serve(p *pending, stats *Round) {
+	have, _ := o.state.Timelines.Timeline(p.Timeline)
+	if g, _ := o.state.Timelines.Group(have.Group); o.owns(g.Owner, g.Session) && o.awaitsLease(have.Group, g) {
+		o.held = append(o.held, *p)
+		return
+	}
+	err := o.issue(p)
+	o.load.leave(&p.Request)
+	stats.Requests += len(p.Counts)
+	stats.Timestamps += p.issued
+	o.effects.Answers = append(o.effects.Answers, Answer{Token: p.Token, Moved: p.moved, Err: err})
+}
+
+// issue allocates the timestamps of a request.
+func (o *owner) issue(p *pending) *isotone.Error {
 	a, err := o.open(p.Timeline)
 	if err == nil {
 		err = o.passFloor(p, a)
@@ -234,10 +267,7 @@ func (o *owner) serve(p *pending, stats *Round) {
 	if err == nil {
 		err = fill(p, a)
 	}
-	o.load.leave(&p.Request)
-	stats.Requests += len(p.Counts)
-	stats.Timestamps += p.issued
-	o.effects.Answers = append(o.effects.Answers, Answer{Token: p.Token, Moved: p.moved, Err: err})
+	return err
 }
 
 // passFloor makes what is issued next larger than the floor of a request. What this or an earlier owner has issued is below the ceiling.
@@ -319,11 +349,21 @@ func (o *owner) tick() {
 		o.answer(p.Token, isotone.ErrDeadlineExceeded)
 		return true
 	}
-	o.waiting = slices.DeleteFunc(o.waiting, late)
+	o.waiting, o.held = slices.DeleteFunc(append(o.held, o.waiting...), late), nil
 	for i := range o.rounds {
 		o.rounds[i].requests = slices.DeleteFunc(o.rounds[i].requests, late)
 	}
 	o.askAgain()
+	o.renewLease()
+	o.leave()
+}
+
+// leave asks the leader to give the groups of this process to others, if it is to own none.
+func (o *owner) leave() {
+	self := o.cfg.Self
+	if o.leaves && o.lead != 0 && o.lead != self.NodeID && o.state.Timelines.OwnedBy(self.NodeID, self.Session) > 0 {
+		o.effects.AskVoters = append(o.effects.AskVoters, OwnerAsk{Peer: o.lead, Session: self.Session})
+	}
 }
 
 // askAgain asks all voters for the latest round, as one that was asked may be gone.

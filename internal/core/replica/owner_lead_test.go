@@ -51,6 +51,40 @@ func TestOwner_AnswersBeforeItsLeadershipIsOpen(t *testing.T) {
 	}
 }
 
+// TestOwner_ThatLeavesHasItsGroupsGivenToOthers, and gets none any more.
+func TestOwner_ThatLeavesHasItsGroupsGivenToOthers(t *testing.T) {
+	o := newOwned(t, func(cfg *replica.Config) { cfg.SettleTicks = 5 })
+	last := o.mustOn(o.owner, "orders")
+	o.drop = func(m *raftpb.Message) bool { return m.GetFrom() == o.owner.id && m.Type == nil } // the first request gets lost
+	o.turn(o.owner, &replica.Input{StopOwning: true})
+	o.settle()
+	o.drop = nil
+	token := o.on(o.owner, "orders", isotone.Timestamp{}, 1)
+	o.settle()
+	if got := o.owner.outcome(token); got != "ok" {
+		t.Fatalf("until then it answers %q", got)
+	}
+	o.tick(2)
+	g, _ := o.leader.Timelines().Group(timeline.GroupOf("orders"))
+	if g.Owner == o.owner.id {
+		t.Fatal("its group is not given to another node")
+	}
+	if next := o.mustOn(o.nodes[g.Owner], "orders"); !last.Before(next) {
+		t.Errorf("%v after %v", next, last)
+	}
+	o.does(o.leader, creates("a", "b", "c", "d", "e", "f"))
+	o.tick(300)
+	if n := o.leader.Timelines().OwnedBy(o.owner.id, o.owner.Hello().Session); n > 0 {
+		t.Errorf("later it owns %d groups", n)
+	}
+	o.start(o.owner) // another process, which stays
+	o.greet()
+	o.tick(300)
+	if n := o.leader.Timelines().OwnedBy(o.owner.id, o.owner.Hello().Session); n == 0 {
+		t.Error("its next process owns no groups")
+	}
+}
+
 func TestOwner_OneTimelineLeavesRoomForOthers(t *testing.T) {
 	if leavesNoRoom(t) {
 		t.Error("I7: the requests of one timeline take all of the queue")

@@ -12,6 +12,8 @@ type peerView struct {
 	// session is that of the process which is connected, 0 for none, and heardAt the tick at which
 	// it was last heard.
 	session, heardAt uint64
+	// leaves is the session of its process that is to own no timelines any more, 0 for none.
+	leaves uint64
 	// since is the tick at which the process that is connected first was.
 	since uint64
 	// rival is the session of another process that wants its place, since the tick rivalSince.

@@ -20,7 +20,7 @@ const timelineCommandsMax = 256
 type TimelineRequest struct {
 	// Token identifies the request to the caller.
 	Token uint64
-	// Command is of any kind but KindLeaseOn and KindLeaseOff. Its Target does not count. One of KindGrant has one grant, of which only
+	// Command is of any kind but KindLeaseOff. Its Target does not count. One of KindGrant has one grant, of which only
 	// the group and the member count; that has to be connected to the leader.
 	Command timeline.Command
 	// Force permits a floor more than FloorAheadMax ahead of the clock.
@@ -46,6 +46,8 @@ type timelines struct {
 	granting, granted bool
 	// movesAt is the tick from which groups may be moved again from owners that are there.
 	movesAt uint64
+	// endings are about leases that end, see owner_lease.go.
+	endings endings
 	// raising are the floors of clients that are proposed and not applied.
 	raising map[string]uint64
 }
@@ -53,7 +55,7 @@ type timelines struct {
 func newTimelines(r *Replica) timelines {
 	f := &r.facts
 	fail := func(token uint64, err *isotone.Error) { f.answerTimeline(TimelineAnswer{Token: token, Err: err}) }
-	return timelines{proposals: proposals{facts: f, fail: fail}, leading: &r.leading, owner: &r.owner, raising: map[string]uint64{}}
+	return timelines{proposals: proposals{facts: f, fail: fail}, leading: &r.leading, owner: &r.owner, raising: map[string]uint64{}, endings: endings{of: map[string]leaseEnding{}}}
 }
 
 func (f *facts) answerTimeline(a TimelineAnswer) {
@@ -75,6 +77,9 @@ func (t *timelines) request(q TimelineRequest) {
 // complete sets what a caller does not know: how far the shared ceiling is to be, and the processes of a grant.
 func (t *timelines) complete(c *timeline.Command) {
 	c.Target = t.target()
+	if g, _ := t.state.Timelines.Group(c.Group); c.Kind == timeline.KindLeaseEnd {
+		c.Lease = g.Lease
+	}
 	for i := range c.Grants {
 		g, _ := t.state.Timelines.Group(c.Grants[i].Group)
 		c.Grants[i].Replaces, c.Grants[i].Session = g.Grant, 0
@@ -96,13 +101,13 @@ func (t *timelines) refuse(q TimelineRequest) *isotone.Error {
 	case oracle.LevelOf(oracle.Command{Kind: oracle.KindTimeline}) > t.state.CurrentLevel():
 		return isotone.Errorf(isotone.CodeInvalidArgument, "timelines need feature level %d, and the cluster is at level %d; once all nodes run this version, run isotone upgrade finalize",
 			oracle.LevelOf(oracle.Command{Kind: oracle.KindTimeline}), t.state.CurrentLevel())
-	case len(t.list) >= timelineCommandsMax/2:
+	case len(t.list)+len(t.endings.late) >= timelineCommandsMax/2:
 		return isotone.ErrOverloaded
 	case (t.state.Timelines.Ceiling == 0 || latest(c) > 0 && !q.Force) && t.leading.clocks.time() == 0:
 		return errNoTimeYet
 	case c.Kind == timeline.KindGrant && (len(c.Grants) != 1 || c.Grants[0].Session == 0):
 		return isotone.Errorf(isotone.CodeInvalidArgument, "a group is granted to one node, which is connected to the leader")
-	case c.Kind == timeline.KindLeaseOn || c.Kind == timeline.KindLeaseOff:
+	case c.Kind == timeline.KindLeaseOff:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "nobody can ask for a change of timelines of kind %d", c.Kind)
 	case !q.Force && latest(c) > t.leading.clocks.time()+uint64(FloorAheadMax):
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the floor is more than %v ahead of the clock, and time would stand still for that long; to raise it beyond that, use force", FloorAheadMax)
@@ -158,7 +163,12 @@ func (t *timelines) commandApplied(term uint64, c timeline.Command, o oracle.Out
 	}
 	t.granted = false
 	if token, waits := t.applied(uint64(c.Kind)); waits {
-		t.answerTimeline(TimelineAnswer{Token: token, Outcomes: o.Timelines})
+		a := TimelineAnswer{Token: token, Outcomes: o.Timelines}
+		if o.Timelines[0] == timeline.Done && t.isLate(c) {
+			t.endings.late = append(t.endings.late, lateAnswer{due: t.mono + t.leaseWait(), answer: a})
+		} else {
+			t.answerTimeline(a)
+		}
 	}
 	t.leading.queue.release()
 }
@@ -184,14 +194,14 @@ func (t *timelines) shared() uint64 {
 // ownerSilentTicks is how long an owner may be silent before the leader takes its groups, as a follower's leader may.
 const ownerSilentTicks = suspectTicksMin
 
-// hasOwner reports whether the owner of a group is this process, or one that is connected and has answered a heartbeat lately. At the beginning
+// hasOwner reports whether the owner of a group is this process, or one that is connected, does not leave, and has answered a heartbeat lately. At the beginning
 // of a term nobody has.
 func (t *timelines) hasOwner(g timeline.Group) bool {
 	if t.owner.owns(g.Owner, g.Session) {
 		return true
 	}
 	p := t.peers[g.Owner]
-	return p != nil && g.Session != 0 && p.session == g.Session &&
+	return p != nil && g.Session != 0 && p.session == g.Session && p.leaves != p.session &&
 		(t.leading.tenure < ownerSilentTicks || p.lastActive > 0 && t.ticks-p.lastActive < ownerSilentTicks)
 }
 
@@ -235,7 +245,7 @@ func (t *timelines) nodes() []timeline.Node {
 		if p := t.peers[id]; id != self.NodeID && p != nil && p.session != 0 && p.session == m.Session {
 			list = append(list, timeline.Node{
 				Number: oracle.NodeOf(id), Member: id, Session: p.session, Settled: t.ticks-p.since >= uint64(t.cfg.SettleTicks),
-				Ready: m.ClientAddr != "" && p.lastActive > 0 && t.ticks-p.lastActive <= readyTicks && last <= pr.Match+readyLag,
+				Ready: m.ClientAddr != "" && p.leaves != p.session && p.lastActive > 0 && t.ticks-p.lastActive <= readyTicks && last <= pr.Match+readyLag,
 			})
 		}
 	})
@@ -248,7 +258,11 @@ func (t *timelines) issue(p *pending) (issued uint64, hold bool, failed *isotone
 	have, ok := table.Timeline(p.Timeline)
 	g, _ := table.Group(have.Group)
 	var a *oracle.Allocator
-	if hold = ok && have.Bound == 0 && !t.hasOwner(g) && !mutant.On(mutant.OwnUngranted); !hold { // else until it is granted
+	hold = ok && have.Bound == 0 && !t.hasOwner(g) && !mutant.On(mutant.OwnUngranted) // until it is granted
+	if t.owner.owns(g.Owner, g.Session) && t.owner.awaitsLease(have.Group, g) {
+		hold, t.endings.awaited = true, true
+	}
+	if !hold {
 		a, failed = t.owner.open(p.Timeline)
 	}
 	if a != nil {

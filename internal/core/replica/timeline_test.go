@@ -193,7 +193,7 @@ func TestTimeline_WrongChangesAreRefused(t *testing.T) {
 		"a long name":      creates(strings.Repeat("x", timeline.NameMax+1)),
 		"too many":         creates(make([]string, timeline.CreationsMax+1)...),
 		"a grant":          {Kind: timeline.KindGrant},
-		"a lease":          {Kind: timeline.KindLeaseOn, Group: "eu"},
+		"a lease":          {Kind: timeline.KindLeaseOff, Group: timeline.GroupOf("orders")},
 		"no kind":          {},
 		"a floor far away": floor, "a beginning far away": above,
 	} {

@@ -303,6 +303,8 @@ func (w *world) send(from *node, msgs []*raftpb.Message) {
 		}
 		copies := 1
 		switch {
+		case w.now < to.deafUntil && (m.GetType() == raftpb.MsgApp || m.GetType() == raftpb.MsgSnap):
+			copies = 0
 		case w.link(from, to).blocked > 0 || w.chance(w.weather.loss):
 			copies = 0
 		case w.chance(w.weather.double):

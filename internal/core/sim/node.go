@@ -32,6 +32,8 @@ type node struct {
 	// waking is set while a turn is scheduled.
 	waking bool
 	paused bool
+	// deafUntil is until when entries of the log are lost that are sent to it.
+	deafUntil time.Duration
 	// slowTurns is the number of turns, after a pause, that read only part of what piled up.
 	// pauseNext is how long the process will be paused after its next sends, 0 for not.
 	slowTurns int

@@ -239,7 +239,11 @@ func (w *world) drawTimelineChange(n *node, o *timelineOrder) (c timeline.Comman
 		return c, true
 	}
 	c = timeline.Command{Name: o.name, ID: have.ID}
-	switch rng.IntN(16) {
+	switch rng.IntN(20) {
+	case 16, 17, 18:
+		c = timeline.Command{Kind: timeline.KindLeaseOn, Group: have.Group}
+	case 19:
+		c = timeline.Command{Kind: timeline.KindLeaseEnd, Group: have.Group}
 	case 10, 11, 12, 13, 14, 15:
 		members := n.replica.Members()
 		c = timeline.Command{Kind: timeline.KindGrant, Grants: []timeline.Grant{{Group: have.Group, Member: members[rng.IntN(len(members))].ID}}}
@@ -278,9 +282,26 @@ func (w *world) sendTimelineChange(n *node, o *timelineOrder, c timeline.Command
 	case timeline.KindFloor:
 		w.timelines.raised = true
 	}
+	w.deafenOwner(n, o, c)
 	n.in.timelines = append(n.in.timelines, replica.TimelineRequest{Token: uint64(len(n.timelineCalls)), Command: c, Force: true})
 	n.timelineCalls = append(n.timelineCalls, &timelineChange{o, c})
 	w.wake(n)
+}
+
+// deafTicks bounds for how many ticks an owner may not hear of a change.
+const deafTicks = 15
+
+// deafenOwner has the owner of a timeline, as a node knows it, not hear of a change that concerns it for a while, now and then: without this it takes
+// long until a former owner might answer beside a later one.
+func (w *world) deafenOwner(n *node, o *timelineOrder, c timeline.Command) {
+	have, _ := n.replica.Timelines().Timeline(o.name)
+	g, _ := n.replica.Timelines().Group(have.Group)
+	owner := w.node(g.Owner)
+	if !c.Fences() || c.Kind == timeline.KindCreate || w.quiet || owner == nil || w.timelines.rng.IntN(2) == 0 {
+		return
+	}
+	owner.deafUntil = w.now + time.Duration(1+w.timelines.rng.IntN(deafTicks))*w.cfg.tick
+	w.trace("node %d does not hear of a change of %q", owner.id, o.name)
 }
 
 // timelineChanged handles the answer to an operator's command.

@@ -37,6 +37,8 @@ func (t *Table) Apply(index uint64, c Command, isMember func(member, session uin
 		return []Refusal{t.leaseOn(index, c)}
 	case KindLeaseOff:
 		return []Refusal{t.leaseOff(c)}
+	case KindLeaseEnd:
+		return []Refusal{t.leaseEnd(c)}
 	}
 	have, ok := t.timelines[c.Name]
 	if !ok || c.ID != 0 && c.ID != have.ID {
@@ -209,7 +211,7 @@ func (t *Table) leaseOn(index uint64, c Command) Refusal {
 	switch {
 	case !ok:
 		return NoGroup
-	case g.Grant != c.Grant || g.Owner == 0:
+	case g.Ending:
 		return Superseded
 	case g.Lease == 0:
 		g.Lease = index
@@ -218,17 +220,41 @@ func (t *Table) leaseOn(index uint64, c Command) Refusal {
 	return Done
 }
 
+func (t *Table) leaseEnd(c Command) Refusal {
+	g, refused := t.leased(c)
+	switch {
+	case refused == Superseded && g.Lease == 0:
+		return Done
+	case refused == Done:
+		g.Ending = true
+		t.putGroup(c.Group, g)
+	}
+	return refused
+}
+
 func (t *Table) leaseOff(c Command) Refusal {
+	g, refused := t.leased(c)
+	switch {
+	case refused != Done:
+		return refused
+	case !g.Ending && !mutant.On(mutant.LeaseOffEndsAny):
+		return Superseded
+	}
+	g.Lease, g.Ending = 0, false
+	t.putGroup(c.Group, g)
+	return Done
+}
+
+// leased returns the group of a command about its lease.
+func (t *Table) leased(c Command) (Group, Refusal) {
 	g, ok := t.Group(c.Group)
 	switch {
 	case !ok:
-		return NoGroup
-	case g.Grant != c.Grant || g.Lease != c.Lease && !mutant.On(mutant.LeaseOffEndsAny):
-		return Superseded
+		return g, NoGroup
+	case g.Lease == 0 || g.Lease != c.Lease && !mutant.On(mutant.LeaseOffEndsAny):
+		return g, Superseded
 	}
-	g.Lease = 0
-	t.putGroup(c.Group, g)
-	return Done
+	return g, Done
 }
 
 // Restored returns the table of a cluster that is restored from a backup. Ceiling is above all that the other cluster has
@@ -241,7 +267,10 @@ func (t *Table) Restored(ceiling uint64) Table {
 	}
 	for _, name := range sortedNames(t.groups) {
 		g := t.groups[name]
-		now.putGroup(name, Group{Made: g.Made, Base: now.Ceiling, Lease: g.Lease, Prefer: slices.Clone(g.Prefer)})
+		if g.Lease != 0 {
+			g.Lease = mutant.Pick(mutant.LeaseForgottenOnRestore, 0, uint64(1)) // before any grant; it was an index of the other log
+		}
+		now.putGroup(name, Group{Made: g.Made, Base: now.Ceiling, Lease: g.Lease, Ending: g.Ending, Prefer: slices.Clone(g.Prefer)})
 	}
 	for _, name := range sortedNames(t.timelines) {
 		have := t.timelines[name]

@@ -31,8 +31,8 @@ func (c Command) Append(b []byte) []byte {
 		return list(text(b, c.Group), c.Prefer)
 	case KindDrop:
 		return text(b, c.Group)
-	case KindLeaseOn, KindLeaseOff:
-		return number(text(b, c.Group), c.Grant, c.Lease)
+	case KindLeaseOn, KindLeaseOff, KindLeaseEnd:
+		return number(text(b, c.Group), c.Lease)
 	}
 	b = number(text(b, c.Name), c.ID)
 	switch c.Kind {
@@ -65,8 +65,8 @@ func DecodeCommand(b []byte) (Command, error) {
 		c.Group, c.Prefer = d.name(), d.list()
 	case KindDrop:
 		c.Group = d.name()
-	case KindLeaseOn, KindLeaseOff:
-		c.Group, c.Grant, c.Lease = d.name(), d.number(), d.number()
+	case KindLeaseOn, KindLeaseOff, KindLeaseEnd:
+		c.Group, c.Lease = d.name(), d.number()
 	case KindDelete, KindSeal:
 		c.Name, c.ID = d.name(), d.number()
 	case KindMove:
@@ -111,7 +111,13 @@ func Decode(b []byte) (Table, error) {
 			break
 		}
 		groups[name] = &name
-		t.putGroup(name, Group{Made: d.number(), Owner: d.number(), Session: d.number(), Grant: d.number(), Base: d.ceiling(), Lease: d.number(), Prefer: d.list()})
+		g := Group{Made: d.number(), Owner: d.number(), Session: d.number(), Grant: d.number(), Base: d.ceiling()}
+		lease := d.number()
+		g.Lease, g.Ending, g.Prefer = lease>>1, lease&1 > 0, d.list()
+		if g.Ending && g.Lease == 0 {
+			d.fail("a lease that ends before it began")
+		}
+		t.putGroup(name, g)
 	}
 	order = ""
 	for range d.count(TimelinesMax) {
@@ -138,7 +144,11 @@ func Decode(b []byte) (Table, error) {
 }
 
 func appendGroup(b []byte, name string, g Group) []byte {
-	return list(number(text(b, name), g.Made, g.Owner, g.Session, g.Grant, g.Base, g.Lease), g.Prefer)
+	lease := g.Lease << 1
+	if g.Ending {
+		lease++
+	}
+	return list(number(text(b, name), g.Made, g.Owner, g.Session, g.Grant, g.Base, lease), g.Prefer)
 }
 
 func appendTimeline(b []byte, name string, t Timeline) []byte {

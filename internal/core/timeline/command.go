@@ -1,5 +1,7 @@
 package timeline
 
+import "github.com/isotone/isotone/internal/core/mutant"
+
 // Kind is the kind of a [Command]. The values are part of the log format.
 type Kind uint8
 
@@ -22,11 +24,13 @@ const (
 	KindMake Kind = 8
 	// KindDrop removes Group, which has no timelines and was made by an operator.
 	KindDrop Kind = 9
-	// KindLeaseOn allows the owner of Group since Grant to answer by a lease.
+	// KindLeaseOn allows the owner of Group to answer by a lease, and later owners as well.
 	KindLeaseOn Kind = 10
-	// KindLeaseOff ends that; the lease is the one since Lease. Only that owner proposes it, once it has stopped and no answer of
-	// an earlier owner can be out any more.
+	// KindLeaseOff: no process answers by the lease of Group since Lease any more. It takes effect once that is ending, and a leader
+	// proposes it when every lease of before has run out.
 	KindLeaseOff Kind = 11
+	// KindLeaseEnd begins the end of the lease of Group since Lease: an owner that has applied it answers by none.
+	KindLeaseEnd Kind = 12
 )
 
 const (
@@ -50,16 +54,18 @@ type Command struct {
 	Quota Quota
 	// Prefer has at most PreferMax nodes.
 	Prefer []uint64
-	// Grant and Lease are those of the group: one that comes late does not meet another tenure or lease.
-	Grant, Lease uint64
+	// Lease is that of the group, with KindLeaseEnd and KindLeaseOff: one that comes late does not meet another lease.
+	Lease uint64
 }
 
 // Fences reports whether the owner of a timeline has to have applied c before it answers a request that came after c was committed: c changes
-// what a process owns, begins or ends a timeline, or raises its floor.
+// what a process owns, begins or ends a timeline, raises its floor, or ends a lease.
 func (c Command) Fences() bool {
 	switch c.Kind {
 	case KindGrant, KindCreate, KindDelete, KindMove, KindFloor, KindSeal:
 		return true
+	case KindLeaseEnd:
+		return !mutant.On(mutant.LeaseEndUnfenced)
 	}
 	return false
 }

@@ -3,6 +3,7 @@
 package timeline_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -17,7 +18,7 @@ func TestMutants_OfTheTableAreNoticed(t *testing.T) {
 			continue
 		}
 		mutant.Switch(m)
-		if err := wrongRefusal(); err != nil {
+		if err := errors.Join(wrongRefusal(), wrongWait()); err != nil {
 			t.Logf("%v: %v", m, err)
 		} else if seed, err := search(2000); err != nil {
 			t.Logf("%v: seed %d: %v", m, seed, err)

@@ -36,6 +36,8 @@ type Table struct {
 
 	// raised are the timelines whose own ceiling was above the shared one when they were put here.
 	raised map[string]struct{}
+	// ending is how many groups have a lease that is ending.
+	ending int
 	// sum is the sum of the hashes of all records.
 	sum uint64
 }
@@ -69,8 +71,10 @@ type Group struct {
 	Grant uint64
 	// Base is the shared ceiling before that entry.
 	Base uint64
-	// Lease is the index of the entry since which the owner may answer by a lease; 0: it may not.
-	Lease uint64
+	// Lease is the index of the entry since which the owner may answer by a lease; 0: it may not, and no owner of before can. Ending: it may not,
+	// and one of before may not know that yet.
+	Lease  uint64
+	Ending bool
 	// Prefer are the nodes that should own it, the first one before the others.
 	Prefer []uint64
 
@@ -132,6 +136,24 @@ func (t *Table) HasOwners(hasOwner func(Group) bool) bool {
 	return true
 }
 
+// Ending returns the groups whose lease is ending, in their order.
+func (t *Table) Ending() (names []string) {
+	if t.ending == 0 {
+		return nil
+	}
+	for name, g := range t.groups { // order-free: the names are sorted
+		if g.Ending {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// WaitsForLease reports whether the owner has to wait before it answers, as one of before may still do so by a lease: the group was
+// granted with one.
+func (g Group) WaitsForLease() bool { return g.Lease != 0 && g.Lease < g.Grant }
+
 // Bounds returns the times of the timestamps that the owner of a timeline may issue: base <= time < ceiling. They are none if there is no
 // such timeline, if it is sealed, or at the end of all times.
 func (t *Table) Bounds(name string) (base, ceiling uint64, ok bool) {
@@ -180,6 +202,9 @@ func (t *Table) drop(name string) {
 func (t *Table) putGroup(name string, now Group) {
 	t.dropGroup(name)
 	t.sum += hashGroup(name, now)
+	if now.Ending {
+		t.ending++
+	}
 	set(&t.groups, name, now)
 }
 
@@ -187,6 +212,9 @@ func (t *Table) putGroup(name string, now Group) {
 func (t *Table) dropGroup(name string) {
 	if have, ok := t.groups[name]; ok {
 		t.sum -= hashGroup(name, have)
+		if have.Ending {
+			t.ending--
+		}
 		delete(t.groups, name)
 	}
 }

@@ -59,22 +59,38 @@ var refusals = []struct {
 	{"drop a group with timelines", timeline.NotEmpty, []timeline.Command{
 		{Kind: timeline.KindMake, Group: "eu"}, {Kind: timeline.KindCreate, Creations: []timeline.Creation{{Name: "a", Group: "eu"}}}, {Kind: timeline.KindDrop, Group: "eu"},
 	}},
-	{"lease without an owner", timeline.Superseded, []timeline.Command{{Kind: timeline.KindLeaseOn, Group: "h000"}}},
-	{"lease of another tenure", timeline.Superseded, []timeline.Command{grantOf("h000", 1, 0), grantOf("h000", 1, 1), {Kind: timeline.KindLeaseOn, Group: "h000", Grant: 1}}},
-	{"the end of another lease", timeline.Superseded, leased(timeline.Command{Kind: timeline.KindLeaseOff, Group: "h000", Grant: 3, Lease: 3})},
-	{"the end of a lease", timeline.Done, leased(timeline.Command{Kind: timeline.KindLeaseOff, Group: "h000", Grant: 3, Lease: 4})},
+	{"lease without an owner", timeline.Done, []timeline.Command{{Kind: timeline.KindLeaseOn, Group: "h000"}}},
+	{"lease of no group", timeline.NoGroup, []timeline.Command{{Kind: timeline.KindLeaseOn, Group: "eu"}}},
+	{"lease again while it is ending", timeline.Superseded, leased(endOf("h000", 4), timeline.Command{Kind: timeline.KindLeaseOn, Group: "h000"})},
+	{"the end of another lease", timeline.Superseded, leased(timeline.Command{Kind: timeline.KindLeaseEnd, Group: "h000", Lease: 3})},
+	{"the end of no lease", timeline.Done, []timeline.Command{grantOf("h000", 1, 0), {Kind: timeline.KindLeaseEnd, Group: "h000"}}},
+	{"the end of a lease", timeline.Done, leased(endOf("h000", 4))},
+	{"a lease is off that is not ending", timeline.Superseded, leased(offOf("h000", 4))},
+	{"another lease is off", timeline.Superseded, leased(endOf("h000", 4), offOf("h000", 3))},
+	{"a lease is off", timeline.Done, leased(endOf("h000", 4), offOf("h000", 4))},
+	{"a lease is off after another grant", timeline.Done, leased(endOf("h000", 4), grantOf("h000", 2, 3), offOf("h000", 4))},
+	{"moved while a lease is ending", timeline.Leased, leased(endOf("h000", 4), timeline.Command{Kind: timeline.KindMove, Name: "a", Group: "h001"})},
+	{"moved after a lease", timeline.Done, leased(endOf("h000", 4), offOf("h000", 4), timeline.Command{Kind: timeline.KindMove, Name: "a", Group: "h001"})},
 	{"moved under a lease", timeline.Leased, leased(timeline.Command{Kind: timeline.KindMove, Name: "a", Group: "h001"})},
 	{"deleted under a lease", timeline.Leased, leased(timeline.Command{Kind: timeline.KindDelete, Name: "a"})},
 	{"sealed under a lease", timeline.Leased, leased(timeline.Command{Kind: timeline.KindSeal, Name: "a"})},
 	{"granted under a lease", timeline.Done, leased(grantOf("h000", 2, 3))},
 }
 
-// leased returns commands after which timeline a is in a group whose owner may answer by a lease, and one more.
-func leased(then timeline.Command) []timeline.Command {
-	return []timeline.Command{
+func endOf(group string, lease uint64) timeline.Command {
+	return timeline.Command{Kind: timeline.KindLeaseEnd, Group: group, Lease: lease}
+}
+
+func offOf(group string, lease uint64) timeline.Command {
+	return timeline.Command{Kind: timeline.KindLeaseOff, Group: group, Lease: lease}
+}
+
+// leased returns commands after which timeline a is in a group whose owner may answer by a lease, since entry 4, and others.
+func leased(then ...timeline.Command) []timeline.Command {
+	return append([]timeline.Command{
 		create("b"), {Kind: timeline.KindCreate, Creations: []timeline.Creation{{Name: "a", Group: "h000"}}},
-		grantOf("h000", 1, 0), {Kind: timeline.KindLeaseOn, Group: "h000", Grant: 3}, then,
-	}
+		grantOf("h000", 1, 0), {Kind: timeline.KindLeaseOn, Group: "h000"},
+	}, then...)
 }
 
 // wrongRefusal returns the first rule that does not hold.
@@ -85,6 +101,39 @@ func wrongRefusal() error {
 		}
 	}
 	return nil
+}
+
+// wrongWait returns the first state in which an owner waits for a lease of an earlier one that it need not, or the other way round.
+func wrongWait() error {
+	for name, c := range map[string]struct {
+		want     bool
+		commands []timeline.Command
+	}{
+		"in the tenure in which the lease began": {false, nil},
+		"in the next one":                        {true, []timeline.Command{grantOf("h000", 2, 3)}},
+		"while the lease is ending":              {true, []timeline.Command{grantOf("h000", 2, 3), endOf("h000", 4)}},
+		"after the lease":                        {false, []timeline.Command{endOf("h000", 4), offOf("h000", 4), grantOf("h000", 2, 3)}},
+	} {
+		table, _ := history(leased(c.commands...)...)
+		if g, _ := table.Group("h000"); g.WaitsForLease() != c.want {
+			return fmt.Errorf("%s: %v", name, g.WaitsForLease())
+		}
+		if !c.want {
+			continue
+		}
+		restored := table.Restored(0)
+		apply(&restored, 2, grantOf("h000", 1, 0))
+		if g, _ := restored.Group("h000"); !g.WaitsForLease() {
+			return fmt.Errorf("%s, then restored: the first owner does not wait", name)
+		}
+	}
+	return nil
+}
+
+func TestTable_OwnersWaitForTheLeasesOfEarlierOnes(t *testing.T) {
+	if err := wrongWait(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestTable_RefusesWhatItMust(t *testing.T) {

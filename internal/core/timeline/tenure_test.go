@@ -131,8 +131,8 @@ func (c *cluster) random() timeline.Command {
 	case 9:
 		return timeline.Command{Kind: timeline.KindFloor, Name: name, Time: time}
 	case 10:
-		kinds := []timeline.Kind{timeline.KindLeaseOn, timeline.KindLeaseOff, timeline.KindSeal, timeline.KindDrop}
-		return timeline.Command{Kind: kinds[c.rand.IntN(len(kinds))], Name: name, Group: group, Grant: g.Grant, Lease: g.Lease}
+		kinds := []timeline.Kind{timeline.KindLeaseOn, timeline.KindLeaseEnd, timeline.KindLeaseOff, timeline.KindSeal, timeline.KindDrop}
+		return timeline.Command{Kind: kinds[c.rand.IntN(len(kinds))], Name: name, Group: group, Lease: g.Lease}
 	}
 	return timeline.Command{Kind: timeline.KindMake, Group: group, Prefer: []uint64{c.rand.Uint64N(3)}}
 }
