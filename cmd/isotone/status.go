@@ -73,24 +73,36 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 
 // watch shows the members again and again, until ctx is done.
 func (c *statusCmd) watch(ctx context.Context, con console, reach *operator.Access, asked *survey.Survey) error {
-	screen := &statusScreen{w: con.out, terminal: isTerminal(con.out) && !c.JSON}
-	defer screen.end()
-	ticker := time.NewTicker(c.Interval)
-	defer ticker.Stop()
-	for {
+	return watch(ctx, con, c.Interval, c.JSON, func() (time.Time, func(io.Writer) error, error) {
 		report, err := c.ask(ctx, reach, asked)
 		if err != nil {
-			return err
+			return time.Time{}, nil, err
 		}
+		return report.At, func(w io.Writer) error { return c.write(w, report) }, nil
+	})
+}
+
+// watch asks for a report again and again, and shows it as lines of JSON, in place on a terminal, or else in blocks with its time, until ctx is
+// done.
+func watch(ctx context.Context, con console, interval time.Duration, asJSON bool, ask func() (at time.Time, write func(io.Writer) error, err error)) error {
+	screen := &statusScreen{w: con.out, terminal: isTerminal(con.out) && !asJSON}
+	defer screen.end()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		at, write, err := ask()
 		if ctx.Err() != nil {
 			return nil // interrupted: the report is incomplete
 		}
-		var frame bytes.Buffer
-		block := !c.JSON && !screen.terminal // has the time above it and a blank line below
-		if block {
-			fmt.Fprintln(&frame, report.At.Format(time.RFC3339))
+		if err != nil {
+			return err
 		}
-		if err := c.write(&frame, report); err != nil {
+		var frame bytes.Buffer
+		block := !asJSON && !screen.terminal // has the time above it and a blank line below
+		if block {
+			fmt.Fprintln(&frame, at.Format(time.RFC3339))
+		}
+		if err := write(&frame); err != nil {
 			return err
 		}
 		if block {
@@ -115,17 +127,22 @@ func (c *statusCmd) survey(reach *operator.Access) (*survey.Survey, error) {
 			return nil, err
 		}
 	}
-	if c.Interval < statusIntervalMin {
-		return nil, usagef("--interval %v: want %v or more", c.Interval, statusIntervalMin)
-	}
-	if c.Timeout <= 0 {
-		return nil, usagef("--timeout %v: want more than 0", c.Timeout)
-	}
 	steps := time.Duration(2)
 	if c.Users {
 		steps++
 	}
-	return &survey.Survey{Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: c.Timeout / steps}, nil
+	return newSurvey(reach, c.Interval, c.Timeout, steps)
+}
+
+// newSurvey checks intervals and timeouts, and returns a survey that asks in as many steps.
+func newSurvey(reach *operator.Access, interval, timeout, steps time.Duration) (*survey.Survey, error) {
+	if interval < statusIntervalMin {
+		return nil, usagef("--interval %v: want %v or more", interval, statusIntervalMin)
+	}
+	if timeout <= 0 {
+		return nil, usagef("--timeout %v: want more than 0", timeout)
+	}
+	return &survey.Survey{Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: timeout / steps}, nil
 }
 
 // statusReport is what the command prints.

@@ -21,6 +21,7 @@ import (
 type timelineCmd struct {
 	List   timelineListCmd   `cmd:"" help:"List the timelines: their groups, and who serves them."`
 	Show   timelineShowCmd   `cmd:"" help:"Show one timeline."`
+	Top    timelineTopCmd    `cmd:"" help:"Show the timelines that are asked for most, and which nodes serve them, until Ctrl-C."`
 	Create timelineCreateCmd `cmd:"" help:"Create timelines."`
 	Delete timelineDeleteCmd `cmd:"" help:"Delete timelines. One that is created again under such a name goes on above."`
 	Move   timelineMoveCmd   `cmd:"" help:"Move a timeline to another group."`

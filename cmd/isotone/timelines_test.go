@@ -54,6 +54,10 @@ func TestTimelines_AreManagedByCommands(t *testing.T) {
 		}
 		return owners[1] && owners[2] && owners[3]
 	})
+	await.Until(t, "doctor sees them", func() bool { // in documents that are up to a second old
+		code, out, _ := command("doctor", "--json", "--endpoint", strings.Join(all.addrs(), ","))
+		return code == 0 && strings.Contains(out, `"check":"timelines","status":"ok","found":"1701 timelines, owned by 3 nodes"`)
+	})
 	all.does(t, "timeline show orders", "timeline orders, ID ")
 	all.refuses(t, "timeline show ord", `there is no timeline "ord"; see: isotone timeline list`)
 

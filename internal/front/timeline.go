@@ -2,13 +2,15 @@ package front
 
 import "context"
 
-// Timelines has the commands of operators for timelines. Only the leader can answer; the error of another node names the leader. It is
-// safe for concurrent use.
+// Timelines has the commands of operators for timelines. Only the leader can answer, but for BusyTimelines; the error of another node names
+// the leader. It is safe for concurrent use.
 type Timelines interface {
 	// Timelines describes those with a prefix whose names come after a name: the first limit, in the order of their names.
 	Timelines(prefix, after string, limit int) (TimelineList, error)
 	// Groups describes all groups that have or had timelines, or were made by an operator.
 	Groups() (GroupList, error)
+	// BusyTimelines describes those timelines of this node that are asked for most. Each node answers for itself.
+	BusyTimelines(limit int) (BusyTimelines, error)
 	// ChangeTimelines changes timelines or groups, and returns when the change is applied or ctx ends; then it may still happen.
 	// The error is invalid_argument if one exists already, or if the change contradicts what there is, and not_found if there is none.
 	// Of several creations those are done that can be.
@@ -131,4 +133,33 @@ type GroupRecord struct {
 	Prefer []uint64 `json:"prefer,omitempty"`
 	// Lease: its owner may answer requests in lease mode without a round. Until that has ended the group keeps its timelines.
 	Lease bool `json:"lease,omitempty"`
+	// Made: an operator has made it. Those of hash slots are there from the start.
+	Made bool `json:"made,omitempty"`
+}
+
+// BusyTimelinesMax bounds the timelines whose load a node counts each by itself.
+const BusyTimelinesMax = 1024
+
+// TimelineLoad is what an owner served of timelines in each second lately, and how many requests it refused by their quotas.
+type TimelineLoad struct {
+	Requests   float64 `json:"requestsPerSecond"`
+	Timestamps float64 `json:"timestampsPerSecond"`
+	Refused    float64 `json:"refusedPerSecond"`
+}
+
+// BusyTimelines is what a node serves as an owner of timelines.
+type BusyTimelines struct {
+	NodeID uint64 `json:"nodeID"`
+	// TimelineLoad is that of all of them together.
+	TimelineLoad
+	// Timelines are those that are asked for most, in that order.
+	Timelines []BusyTimeline `json:"timelines"`
+}
+
+// BusyTimeline is the load of one timeline. While a node is asked for more than BusyTimelinesMax of them, it is at least that.
+type BusyTimeline struct {
+	Name  string `json:"name"`
+	ID    uint64 `json:"id,string"`
+	Group string `json:"group"`
+	TimelineLoad
 }

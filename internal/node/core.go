@@ -7,6 +7,7 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/trace"
 )
 
@@ -34,6 +35,7 @@ type core struct {
 	// timelines are changes that operators wait for.
 	timelines timelineRequests
 	quotas    quotas
+	busy      telemetry.Busy // timelines that this process owns, or owned
 	// forwarder asks the leader for what reaches this loop; nil: nobody does.
 	forwarder Forwarder
 
@@ -150,6 +152,7 @@ func (c *core) takeRequests() {
 		}
 		if b.Timeline != "" {
 			if err := c.quotas.refuse(c.replica, b, c.loop.Now()); err != nil {
+				c.busy.Refused(b.Timeline, len(b.Counts), c.mono)
 				b.Err = err
 				b.Done(b)
 				continue
@@ -217,6 +220,9 @@ func (c *core) carryOut(e *replica.Effects) {
 		if a.Err != nil {
 			b.Err = a.Err
 			b.Apart = c.isApart(b)
+		}
+		if b.Timeline != "" && b.Err == nil {
+			c.busy.Served(b.Timeline, b.Counts, c.mono)
 		}
 		if b.Trace != nil {
 			c.endTrace(b)

@@ -37,6 +37,8 @@ type Report struct {
 	// Interval is what the node knows of the cluster clock, and IntervalMax INTERVAL_MS.
 	Interval    replica.IntervalStatus
 	IntervalMax time.Duration
+	// Groups are the groups of timelines.
+	Groups []front.GroupRecord
 	// Workers are the leases of its worker ids. Not to be changed.
 	Workers []oracle.WorkerLease
 	// Elections are the latest changes of leader, oldest first.
@@ -114,6 +116,7 @@ func (c *core) report() Report {
 	r.Skew, r.SkewKnown = c.replica.Skew()
 	r.Clock, r.ClockJumpMax = s.Clock, n.cfg.ClockJumpMax
 	r.Interval, r.IntervalMax = s.Interval, n.cfg.Interval
+	r.Groups = groupsOf(c.replica)
 	lags, clocks := c.replica.Lags(), c.replica.PeerOffsets()
 	for _, p := range c.peers.transport.Peers() {
 		peer := PeerReport{ID: p.ID, Connected: p.Connected}

@@ -13,6 +13,7 @@ import (
 	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/core/wire"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 // What operators ask for about timelines; see front.Timelines.
@@ -83,16 +84,38 @@ func stateOf(table *timeline.Table, name string) (front.TimelineState, bool) {
 
 // Groups describes groups of timelines; see front.Timelines.
 func (n *Node) Groups() (l front.GroupList, err error) {
-	err = n.asLeader(func(r *replica.Replica) {
-		table, addrs := r.Timelines(), clientAddrs(r)
-		l.Groups = []front.GroupRecord{}
-		for _, name := range table.Groups() {
-			g, _ := table.Group(name)
-			l.Groups = append(l.Groups, front.GroupRecord{
-				Name: name, NodeID: oracle.NodeOf(g.Owner), Addr: addrs[g.Owner], Grant: g.Grant, Timelines: table.LenOf(name), Prefer: slices.Clone(g.Prefer), Lease: g.Lease != 0,
-			})
-		}
-	})
+	err = n.asLeader(func(r *replica.Replica) { l.Groups = groupsOf(r) })
+	return l, err
+}
+
+// groupsOf describes all groups that a replica has on record.
+func groupsOf(r *replica.Replica) []front.GroupRecord {
+	table, addrs, groups := r.Timelines(), clientAddrs(r), []front.GroupRecord{}
+	for _, name := range table.Groups() {
+		g, _ := table.Group(name)
+		groups = append(groups, front.GroupRecord{
+			Name: name, NodeID: oracle.NodeOf(g.Owner), Addr: addrs[g.Owner], Grant: g.Grant, Timelines: table.LenOf(name), Prefer: slices.Clone(g.Prefer), Lease: g.Lease != 0, Made: g.Made != 0,
+		})
+	}
+	return groups
+}
+
+// BusyTimelines describes timelines that this process owns now; see front.Timelines.
+func (n *Node) BusyTimelines(limit int) (l front.BusyTimelines, err error) {
+	l.Timelines = []front.BusyTimeline{}
+	if !n.call(func() {
+		table, self := n.core.replica.Timelines(), n.core.replica.Hello()
+		l.NodeID = oracle.NodeOf(self.NodeID)
+		l.TimelineLoad = front.TimelineLoad(n.core.busy.Report(n.core.mono, func(name string, load telemetry.Load) bool {
+			have, ok := table.Timeline(name)
+			if g, _ := table.Group(have.Group); ok && g.Owner == self.NodeID && g.Session == self.Session {
+				l.Timelines = append(l.Timelines, front.BusyTimeline{Name: name, ID: have.ID, Group: have.Group, TimelineLoad: front.TimelineLoad(load)})
+			}
+			return len(l.Timelines) < limit
+		}))
+	}) {
+		err = errStopped
+	}
 	return l, err
 }
 

@@ -31,7 +31,8 @@ type documents struct {
 
 func newDocuments(s *config.Settings, n *node.Node, users *access.Control, version, addr string, m *telemetry.Metrics, log, set *slog.Logger) (*documents, error) {
 	interval := s.LiveInterval
-	d := &documents{own: newStateSource(n, users, version, addr, s.SnowflakeLayout, interval, m)}
+	t := timelineSource{permitted: s.Timelines, spread: s.GroupSettle > 0, busy: n.BusyTimelines}
+	d := &documents{own: newStateSource(n, users, version, addr, s.SnowflakeLayout, interval, m, t)}
 	observe := live.Observer{Loaded: m.ObserveLiveLoad, Failing: m.SetLiveFailing, Streams: m.AddLiveStreams, Cut: m.CountLiveCut}
 	var err error
 	if d.set, err = live.New(live.Config{Sources: s.Live, Interval: interval, Origins: s.LiveOrigins, Log: set, Observe: observe}); err != nil {

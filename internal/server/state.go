@@ -23,23 +23,24 @@ const historyMax = 300
 
 // stateSource builds the state document of a node. Load must not be called concurrently.
 type stateSource struct {
-	node     *node.Node
-	users    *access.Control
-	version  string
-	addr     string
-	layout   snowflake.Layout
-	interval time.Duration
-	metrics  *telemetry.Metrics
-	sampler  *telemetry.Sampler
-	history  survey.History
-	measured time.Time // when the rates were measured
-	latest   atomic.Pointer[survey.State]
+	node      *node.Node
+	users     *access.Control
+	version   string
+	addr      string
+	layout    snowflake.Layout
+	interval  time.Duration
+	metrics   *telemetry.Metrics
+	sampler   *telemetry.Sampler
+	history   survey.History
+	measured  time.Time // when the rates were measured
+	timelines timelineSource
+	latest    atomic.Pointer[survey.State]
 }
 
-func newStateSource(n *node.Node, users *access.Control, version, addr string, layout snowflake.Layout, interval time.Duration, m *telemetry.Metrics) *stateSource {
+func newStateSource(n *node.Node, users *access.Control, version, addr string, layout snowflake.Layout, interval time.Duration, m *telemetry.Metrics, t timelineSource) *stateSource {
 	return &stateSource{
 		node: n, users: users, version: version, addr: addr, layout: layout, interval: interval, metrics: m,
-		sampler: m.NewSampler(time.Now()), history: survey.History{IntervalSeconds: interval.Seconds()},
+		sampler: m.NewSampler(time.Now()), timelines: t, history: survey.History{IntervalSeconds: interval.Seconds()},
 	}
 }
 
@@ -87,7 +88,7 @@ func (s *stateSource) describe(r *node.Report) *survey.State {
 			ID: r.Status.NodeID, Addr: s.addr, Role: r.Status.Role, Ready: r.Status.NotReady == "", NotReady: r.Status.NotReady,
 			Forming: r.Forming, Draining: r.Status.Draining, UptimeSeconds: r.Uptime.Seconds(), Loops: r.Loops,
 		},
-		Clock: describeClock(r), Interval: describeInterval(r), Members: describeMembers(r), Workers: s.describeWorkers(r), Elections: []survey.Election{},
+		Clock: describeClock(r), Interval: describeInterval(r), Timelines: s.timelines.describe(r.Groups, r.Now), Members: describeMembers(r), Workers: s.describeWorkers(r), Elections: []survey.Election{},
 	}
 	if r.Status.ClusterID != 0 {
 		state.ClusterID = isotone.ClusterID(r.Status.ClusterID).String()

@@ -108,9 +108,10 @@ func StartLoad(t testing.TB, o LoadOptions) *Load {
 		queries:  map[string]Answers{},
 		sent:     map[string]time.Duration{},
 	}
-	for i := range o.Callers + o.Intervals {
-		c := &caller{load: l, id: i, addr: o.Addrs[i%len(o.Addrs)], conns: conns{}}
-		l.callers = append(l.callers, c)
+	for i := range o.Callers + o.Intervals { // all of them before the first one runs: they read the list
+		l.callers = append(l.callers, &caller{load: l, id: i, addr: o.Addrs[i%len(o.Addrs)], conns: conns{}})
+	}
+	for i, c := range l.callers {
 		once := c.request
 		if i >= o.Callers {
 			once = c.interval

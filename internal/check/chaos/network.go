@@ -3,8 +3,11 @@
 package chaos
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -78,4 +81,33 @@ func (c *Cluster) CutOff(n *Node) (restore func()) {
 	}
 	set(false)
 	return func() { set(true) }
+}
+
+// Part loses everything between some nodes and all others, without a reset, until heal is called. Among themselves they are still connected, and
+// clients reach all of them. It takes [Options.Network].
+func (c *Cluster) Part(nodes ...*Node) (heal func()) {
+	c.t.Helper()
+	var rules []namespace.Rule
+	for _, n := range nodes {
+		for _, other := range c.Nodes {
+			if !slices.Contains(nodes, other) {
+				from, to := int(n.ID), int(other.ID)
+				rules = append(rules, namespace.Rule{From: from, To: to, Packets: namespace.Dropped()}, namespace.Rule{From: to, To: from, Packets: namespace.Dropped()})
+			}
+		}
+	}
+	network := c.Nodes[0].network
+	c.Nodes[0].do(network.Begin(rules...))
+	return func() {
+		c.t.Helper()
+		c.Nodes[0].do(network.End(rules...))
+	}
+}
+
+// Dialer returns what connects clients with the nodes: from the hub with [Options.Network], and else nil, which stands for this machine.
+func (c *Cluster) Dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if n := c.Nodes[0].network; n != nil {
+		return n.Hub.DialContext
+	}
+	return nil
 }

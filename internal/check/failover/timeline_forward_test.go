@@ -239,7 +239,7 @@ func TestForward_WhatNoOwnerAnswersIsGivenUp(t *testing.T) {
 	c.Settle()
 	ask(every, "")
 	operate(t, c.Cluster, "timeline", "quota", "one", "--timestamps", "1")
-	ask([]string{"one"}) // one of them still has the quota of the first second
+	ask([]string{"one"})                                                          // one of them still has the quota of the first second
 	ask([]string{"one"}, isotone.CodeQuotaExceeded, isotone.CodeDeadlineExceeded) // the latter if a front gives up first
 	ask([]string{"", "two", "three"}, "")
 }

@@ -323,6 +323,28 @@ func (c *Cluster) history(id uint64, now time.Time) *survey.History {
 	return h
 }
 
+// Timelines returns what a node of three tells of timelines that these own. Each serves a hundred times its ID of requests in a second, for two
+// timestamps each, to busy timelines; the first of these gets as much as the others together.
+func Timelines(id uint64, busy int) *survey.Timelines {
+	load := func(part float64) survey.TimelineLoad {
+		n := part * 100 * float64(id)
+		return survey.TimelineLoad{Requests: n, Timestamps: 2 * n}
+	}
+	t := &survey.Timelines{
+		Permitted: true, Placement: "spread", Total: 1234, GroupsMade: 2, Load: load(1), Busiest: []survey.BusyTimeline{}, Moves: 3,
+		Owners:    []survey.GroupOwner{{NodeID: 1, Groups: 4, Timelines: 400}, {NodeID: 2, Groups: 3, Timelines: 334}, {NodeID: 3, Groups: 4, Timelines: 500}},
+		LastMoves: []survey.GroupMove{{At: time.Now().Add(-90 * time.Second), From: 2, To: 3, Groups: 2}},
+	}
+	for i := range min(busy, survey.BusiestMax) {
+		part := 0.5 / float64(max(1, busy-1))
+		if i == 0 {
+			part = 0.5
+		}
+		t.Busiest = append(t.Busiest, survey.BusyTimeline{ID: 1000*id + uint64(i), TimelineLoad: load(part)})
+	}
+	return t
+}
+
 // Read returns the document in a file.
 func Read(t *testing.T, file string) *survey.State {
 	t.Helper()

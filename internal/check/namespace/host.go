@@ -6,6 +6,7 @@ package namespace
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -120,8 +121,15 @@ var homeNetwork = sync.OnceValues(func() (*os.File, error) { return os.Open("/pr
 
 // Dial connects to addr from inside the host's network.
 func (h *Host) Dial(addr string, timeout time.Duration) (conn net.Conn, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return h.DialContext(ctx, "tcp", addr)
+}
+
+// DialContext is [Host.Dial] until ctx is done. The address has no name, so that no other thread opens the socket.
+func (h *Host) DialContext(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 	err = h.inside(func() (err error) {
-		conn, err = net.DialTimeout("tcp", addr, timeout)
+		conn, err = new(net.Dialer).DialContext(ctx, network, addr)
 		return err
 	})
 	return conn, err

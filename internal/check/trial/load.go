@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"sync"
@@ -49,6 +50,7 @@ type ClientLoad struct {
 	shared   bool               // Client is that of another load
 	modes    []isotone.ReadMode // of the goroutines, in turn
 	deadline time.Duration      // of each call
+	dial     func(ctx context.Context, network, addr string) (net.Conn, error)
 	began    time.Time
 	stop     context.CancelFunc
 	work     sync.WaitGroup
@@ -60,7 +62,7 @@ type ClientLoad struct {
 // timestamps of 64 bits as well, unless nodes may run a version that knows none.
 func StartClientLoad(t *testing.T, c *chaos.Cluster, goroutines int, modes ...isotone.ReadMode) *ClientLoad {
 	t.Helper()
-	return (&ClientLoad{modes: modes, deadline: CallDeadline()}).start(t, c.Addrs(), goroutines)
+	return (&ClientLoad{modes: modes, deadline: CallDeadline(), dial: c.Dialer()}).start(t, c.Addrs(), goroutines)
 }
 
 // StartClientLoadWithin starts a load whose calls have the given deadline.
@@ -95,7 +97,7 @@ func (l *ClientLoad) start(t *testing.T, addrs []string, goroutines int) *Client
 	ctx, cancel := context.WithTimeout(context.Background(), chaos.ReadyTimeout)
 	defer cancel()
 	var err error
-	l.Client, err = client.NewWith(ctx, client.Options{Addrs: addrs, Hooks: client.Hooks{
+	l.Client, err = client.NewWith(ctx, client.Options{Addrs: addrs, Dial: l.dial, Hooks: client.Hooks{
 		Retried: func(string, error) {
 			l.mu.Lock()
 			defer l.mu.Unlock()

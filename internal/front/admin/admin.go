@@ -11,6 +11,7 @@
 //	POST /admin/floor          {"time": "TIMESTAMP", "force": false}
 //	GET  /admin/timelines      timelines (front.TimelineList), by prefix=, after= and limit=, or one by name=
 //	POST /admin/timelines      a front.TimelineChange; answers a front.TimelineChanged when it is applied
+//	GET  /admin/timelines/top  those that this node serves most (front.BusyTimelines), by limit=; each node answers for itself
 //	GET  /admin/groups         the groups of timelines (front.GroupList)
 //	GET  /admin/security       who may reach this node (front.Security); each node answers for itself
 //	GET  /admin/backup         a backup, as a file; see docs/backup.md
@@ -88,6 +89,7 @@ func New(cfg Config) *Handler {
 	}
 	if cfg.Timelines != nil {
 		h.routes["timelines"], h.routes["groups"] = route{h.timelines, h.changeTimelines}, route{h.groups, nil}
+		h.routes["timelines/top"] = route{h.busyTimelines, nil}
 	}
 	if cfg.Security != nil {
 		h.routes["security"] = route{func(*http.Request, []byte) (any, error) { return cfg.Security(), nil }, nil}

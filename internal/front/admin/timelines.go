@@ -10,14 +10,11 @@ import (
 )
 
 func (h *Handler) timelines(r *http.Request, _ []byte) (any, error) {
-	q, limit := r.URL.Query(), front.TimelinesPage
-	if text := q.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > front.TimelinesPage {
-			return nil, isotone.Errorf(isotone.CodeInvalidArgument, "limit: want a number from 1 to %d, not %.32q", front.TimelinesPage, text)
-		}
-		limit = n
+	limit, err := limitOf(r, front.TimelinesPage, front.TimelinesPage)
+	if err != nil {
+		return nil, err
 	}
+	q := r.URL.Query()
 	name := q.Get("name")
 	if name == "" {
 		return h.cfg.Timelines.Timelines(q.Get("prefix"), q.Get("after"), limit)
@@ -29,6 +26,30 @@ func (h *Handler) timelines(r *http.Request, _ []byte) (any, error) {
 	}
 	l.After = ""
 	return l, err
+}
+
+// busyDefault is how many timelines are told without a limit.
+const busyDefault = 20
+
+func (h *Handler) busyTimelines(r *http.Request, _ []byte) (any, error) {
+	limit, err := limitOf(r, busyDefault, front.BusyTimelinesMax)
+	if err != nil {
+		return nil, err
+	}
+	return h.cfg.Timelines.BusyTimelines(limit)
+}
+
+// limitOf returns the parameter limit, or a default.
+func limitOf(r *http.Request, otherwise, most int) (int, error) {
+	text := r.URL.Query().Get("limit")
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "limit: want a number from 1 to %d, not %.32q", most, text)
+	}
+	return n, nil
 }
 
 func (h *Handler) groups(*http.Request, []byte) (any, error) { return h.cfg.Timelines.Groups() }

@@ -36,6 +36,12 @@ func (t *timelines) Groups() (front.GroupList, error) {
 	return front.GroupList{Groups: []front.GroupRecord{{Name: "eu", NodeID: 2, Addr: "b:1", Grant: 1 << 60, Timelines: 1}}}, t.err
 }
 
+func (t *timelines) BusyTimelines(limit int) (front.BusyTimelines, error) {
+	t.asked = append(t.asked, fmt.Sprint("top ", limit))
+	load := front.TimelineLoad{Requests: 1.5, Timestamps: 30}
+	return front.BusyTimelines{NodeID: 2, TimelineLoad: load, Timelines: []front.BusyTimeline{{Name: "a", ID: 1 << 60, Group: "eu", TimelineLoad: load}}}, t.err
+}
+
 func (t *timelines) ChangeTimelines(_ context.Context, c front.TimelineChange) (front.TimelineChanged, error) {
 	asked, err := json.Marshal(c)
 	if err != nil {
@@ -58,7 +64,11 @@ func (t *timelines) send(method, target, body string) *httptest.ResponseRecorder
 func TestTimelines_RequestsArePassedOn(t *testing.T) {
 	const list = `{"total":3,"timelines":[{"name":"a","id":"1152921504606846976","group":"h001","nodeID":2,"addr":"b:1"},` +
 		`{"name":"b","id":"7","group":"eu","nodeID":0,"sealed":true,"bound":"9"}],"after":"b"}`
+	const load = `"requestsPerSecond":1.5,"timestampsPerSecond":30,"refusedPerSecond":0`
+	const top = `{"nodeID":2,` + load + `,"timelines":[{"name":"a","id":"1152921504606846976","group":"eu",` + load + `}]}`
 	for _, tt := range []struct{ method, target, body, asked, answer string }{
+		{"GET", "/admin/timelines/top", "", "top 20", top},
+		{"GET", "/admin/timelines/top?limit=1024", "", "top 1024", top},
 		{"GET", "/admin/timelines", "", `list "" "" 1000`, list},
 		{"GET", "/admin/timelines?prefix=a%2Fb&after=a/c&limit=1", "", `list "a/b" "a/c" 1`, list},
 		{"GET", "/admin/timelines?limit=1000", "", `list "" "" 1000`, list},
@@ -83,6 +93,8 @@ func TestTimelines_BadRequestsAreRefused(t *testing.T) {
 			t.Errorf("%s: asked %q", query, o.asked)
 		}
 	}
+	wantFault(t, (&timelines{}).send("GET", "/admin/timelines/top?limit=1025", ""), 400, "invalid_argument", "limit: want a number from 1 to 1024")
+	wantFault(t, (&timelines{}).send("POST", "/admin/timelines/top", "{}"), 405, "invalid_argument", "use GET")
 	for _, body := range []string{"x", "[]", `{"action":"create"}{}`, `{"action":"create","name":"a"}`, `{"action":"delete","names":["a"],"id":5}`, `{"action":"delete","names":["a"],"id":"-1"}`, `{"action":"floor","names":["a"],"time":5}`} {
 		o := &timelines{}
 		wantFault(t, o.send("POST", "/admin/timelines", body), 400, "invalid_argument", "")

@@ -177,3 +177,18 @@ func TestHandler_TextNamesWhatIsMissing(t *testing.T) {
 		}
 	}
 }
+
+func TestHandler_TextCountsTimelinesIfThereAreAny(t *testing.T) {
+	s := fakecluster.Read(t, "../survey/testdata/state.json")
+	for _, n := range []int{0, 1234} {
+		s.Timelines = fakecluster.Timelines(2, 3)
+		s.Timelines.Total = n
+		var text strings.Builder
+		if err := survey.WriteSummary(&text, s); err != nil || strings.Contains(text.String(), "timelines") != (n > 0) {
+			t.Errorf("%d: %v\n%s", n, err, text.String())
+		}
+		if want := "1 234; this node serves 200 requests for them per second"; n > 0 && !strings.Contains(text.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, text.String())
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/fakecluster"
+	"github.com/isotone/isotone/internal/inspect/survey"
 )
 
 // narrowest is the width of the smallest phones, in pixels.
@@ -16,9 +17,11 @@ const narrowest = 360
 
 func TestPage_FitsEveryWidth(t *testing.T) {
 	c := fakecluster.New(t, 3, time.Second, page)
+	withTimelines(c, 1000)
 	b := browser.Tab(t)
 	b.Open("http://"+c.Nodes[0].Addr+"/", narrowest, 800, "light")
 	b.Until(10*time.Second, pageReady)
+	b.Until(10*time.Second, "document.querySelectorAll('#busiest tr').length === 20")
 	b.Eval("document.querySelector('#elections-details').open = true", nil)
 	for _, width := range []int{narrowest, 390, 620, 621, 800, 861, 1020, 1021, 1280, 1920} {
 		b.Resize(width, 800)
@@ -59,11 +62,17 @@ const textsMin = 60
 
 func TestPage_IsReadableInLightAndDark(t *testing.T) {
 	c := fakecluster.New(t, 3, time.Second, page)
+	for _, n := range c.Nodes {
+		n.Change(func(s *survey.State) { // with all that may be wrong
+			s.Timelines = fakecluster.Timelines(n.ID, 5)
+			s.Timelines.Owners[0].NodeID, s.Timelines.Load.Refused, s.Timelines.Busiest[0].Refused = 0, 9, 9
+		})
+	}
 	b := browser.Tab(t)
 	background := map[string]string{}
 	for _, scheme := range []string{"light", "dark"} {
 		b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, scheme)
-		b.Until(10*time.Second, pageReady)
+		b.Until(10*time.Second, pageReady+" && document.querySelector('#owners .bad') && document.querySelector('#busiest .refused')")
 		var color string
 		b.Eval("getComputedStyle(document.body).backgroundColor", &color)
 		background[scheme] = color
@@ -167,9 +176,10 @@ func (n axNode) property(name string) any {
 
 func TestPage_TellsAssistiveTechnologyWhatIsThere(t *testing.T) {
 	c := fakecluster.New(t, 3, time.Second, page)
+	withTimelines(c, 3)
 	b := browser.Tab(t)
 	b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, "light")
-	b.Until(10*time.Second, pageReady)
+	b.Until(10*time.Second, pageReady+" && document.querySelector('#busiest tr')")
 	b.Eval("document.querySelector('#elections-details').open = true", nil)
 	var tree struct{ Nodes []axNode }
 	b.Command("Accessibility.getFullAXTree", nil, &tree)
@@ -196,7 +206,7 @@ func TestPage_TellsAssistiveTechnologyWhatIsThere(t *testing.T) {
 		"banner": {""}, "main": {""}, "contentinfo": {""},
 		"status": {"polite"},
 		"heading": {"1 Isotone", "2 State of the cluster", "2 Timestamps per second", "2 Latency", "2 IDs per second", "2 Lead over clock",
-			"2 Members", "2 Leadership", "2 Clock, time and ceiling", "2 Worker leases", "2 Commands to try"},
+			"2 Members", "2 Leadership", "2 Clock, time and ceiling", "2 Worker leases", "2 Commands to try", "2 Timelines", "2 Busiest timelines"},
 		"slider": {"Timestamps per second", "Latency", "IDs per second", "Lead over clock"},
 	} {
 		slices.Sort(want) // the tree does not have the order of the page
@@ -205,10 +215,10 @@ func TestPage_TellsAssistiveTechnologyWhatIsThere(t *testing.T) {
 			t.Errorf("%s: %q, want %q", role, names[role], want)
 		}
 	}
-	if len(names["table"]) != 3 {
+	if len(names["table"]) != 5 {
 		t.Errorf("tables: %q", names["table"])
 	}
-	for _, want := range []string{"Node", "State", "Lag, entries", "Clock offset", "p99", "When", "Gap", "Worker"} {
+	for _, want := range []string{"Node", "State", "Lag, entries", "Clock offset", "p99", "When", "Gap", "Worker", "Owner", "Groups", "Requests/s", "ID"} {
 		if !slices.Contains(names["columnheader"], want) {
 			t.Errorf("no column is headed %q: %q", want, names["columnheader"])
 		}

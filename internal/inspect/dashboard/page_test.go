@@ -82,6 +82,70 @@ func TestPage_ShowsTheClusterLive(t *testing.T) {
 	}
 }
 
+// withTimelines has each node tell of timelines, of which it serves some.
+func withTimelines(c *fakecluster.Cluster, busy int) {
+	for _, n := range c.Nodes {
+		n.Change(func(s *survey.State) { s.Timelines = fakecluster.Timelines(n.ID, busy) })
+	}
+}
+
+// rowsOf returns the texts of the cells of a table's body, without the thin spaces in numbers.
+func rowsOf(b *chromium.Tab, body string) (rows []string) {
+	b.Eval(fmt.Sprintf(`[...document.querySelectorAll("#%s tr")].map((row) => [...row.children].map((e) => e.textContent.replaceAll("\u202f", "")).join(" | "))`, body), &rows)
+	return rows
+}
+
+func TestPage_ShowsTimelinesOfAClusterThatHasSome(t *testing.T) {
+	c := fakecluster.New(t, 3, 100*time.Millisecond, page)
+	b := browser.Tab(t)
+	b.Open("http://"+c.Nodes[1].Addr+"/", 1280, 800, "light")
+	b.Until(10*time.Second, pageReady)
+	const hidden = "document.querySelector('#timelines').hidden"
+	b.Until(10*time.Second, hidden)
+	for _, n := range c.Nodes { // permitted, and none is there
+		n.Change(func(s *survey.State) {
+			s.Version, s.Timelines = "v1.0.0", &survey.Timelines{Permitted: true, Owners: []survey.GroupOwner{}}
+		})
+	}
+	b.Until(10*time.Second, "document.querySelector('#facts').textContent.includes('v1.0.0')")
+	b.Until(10*time.Second, hidden)
+
+	withTimelines(c, 3)
+	b.Until(10*time.Second, "!"+hidden+" && document.querySelectorAll('#busiest tr').length === 9")
+	text := strings.ReplaceAll(b.Text("#timelines-text"), "\u202f", " ")
+	for _, want := range []string{"1 234 timelines in 11 groups. 3 moves of groups, the latest 1 min ", " ago: 2 groups from node 2 to node 3."} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q, want %q", text, want)
+		}
+	}
+	if got, want := rowsOf(b, "owners"), []string{"Node 1 | 4 | 400 | 100 | 200 | 0", "Node 2 | 3 | 334 | 200 | 400 | 0", "Node 3 | 4 | 500 | 300 | 600 | 0"}; !slices.Equal(got, want) {
+		t.Errorf("owners: %q, want %q", got, want)
+	}
+	if got, want := rowsOf(b, "busiest")[:4], []string{"3000 | Node 3 | 150 | 300 | 0", "2000 | Node 2 | 100 | 200 | 0", "3001 | Node 3 | 75 | 150 | 0", "3002 | Node 3 | 75 | 150 | 0"}; !slices.Equal(got, want) {
+		t.Errorf("the busiest: %q, want %q", got, want)
+	}
+
+	withTimelines(c, 1000)
+	b.Until(10*time.Second, "document.querySelectorAll('#busiest tr').length === 20") // of 60
+	c.Nodes[0].Change(func(s *survey.State) {
+		s.Timelines = fakecluster.Timelines(1, 1)
+		s.Timelines.Owners[0], s.Timelines.Busiest[0].Refused = survey.GroupOwner{Groups: 1, Timelines: 9}, 7000
+		s.Timelines.Load.Refused = 7000
+	})
+	b.Until(10*time.Second, "document.querySelector('#timelines-text').textContent.includes('1 group has no owner.') && document.querySelector('#owners .bad')")
+	if got, want := rowsOf(b, "owners")[:2], []string{"No owner | 1 | 9 | – | – | –", "Node 1 | 0 | 0 | 100 | 200 | 7000"}; !slices.Equal(got, want) {
+		t.Errorf("owners: %q, want %q", got, want)
+	}
+	if got, want := rowsOf(b, "busiest")[0], "1000 | Node 1 | 50 | 100 | 7000"; got != want {
+		t.Errorf("what is refused counts: %q, want %q", got, want)
+	}
+	for _, n := range c.Nodes {
+		n.Change(func(*survey.State) {})
+	}
+	b.Until(10*time.Second, hidden)
+	quiet(t, b, 0)
+}
+
 // TestPage_ShowsTheNextLeaderWithin3Seconds kills the leader, which is also the node that
 // served the page.
 func TestPage_ShowsTheNextLeaderWithin3Seconds(t *testing.T) {

@@ -50,6 +50,7 @@ func (j *findings) cluster(m *Measurements) {
 	j.reach(c)
 	j.clocks(c)
 	j.intervals(c)
+	j.timelines(c)
 	j.versions(c)
 	j.lags(c)
 	j.workers(m)

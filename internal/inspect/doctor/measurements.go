@@ -149,6 +149,8 @@ type Cluster struct {
 	// Levels and Members are those of the leader; nil if it was not reached.
 	Levels  *front.Levels
 	Members *front.MemberList
+	// Groups are those of timelines, as the leader has them; nil if there are none, or it does not tell.
+	Groups *front.GroupList
 }
 
 // NodeProbe is what was measured of one node beside its state document.

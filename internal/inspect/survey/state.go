@@ -36,6 +36,8 @@ type State struct {
 	Clock    Clock    `json:"clock"`
 	// Interval is nil unless INTERVAL_MS is set.
 	Interval *Interval `json:"interval"`
+	// Timelines is nil if the cluster has none, and the node permits none.
+	Timelines *Timelines `json:"timelines,omitempty"`
 	// Workers are the worker leases that this node holds.
 	Workers []Worker `json:"workers"`
 	// Elections are the latest changes of leader that this node has seen, oldest first.

@@ -51,6 +51,9 @@ func WriteSummary(w io.Writer, s *State) error {
 	if s.Interval != nil {
 		fmt.Fprintf(t, "interval\t%s, of the cluster clock\n", s.Interval.cell())
 	}
+	if n := s.Timelines; n != nil && n.Total > 0 {
+		fmt.Fprintf(t, "timelines\t%s; this node serves %s requests for them per second\n", grouped(float64(n.Total)), perSecond(n.Load.Requests))
+	}
 	if s.Clock.UTC != nil {
 		fmt.Fprintf(t, "UTC\t%s, as this machine tells\n", s.Clock.UTC.text())
 	}

@@ -256,9 +256,13 @@ func (y Survey) ask(ctx context.Context, v *View) {
 
 // Get asks the node of a view for another of its documents, in JSON.
 func (y Survey) Get(ctx context.Context, v View, path string, into any) error {
-	return y.get(ctx, v.Addr, path, func(body io.Reader) error {
+	err := y.get(ctx, v.Addr, path, func(body io.Reader) error {
 		return json.NewDecoder(io.LimitReader(body, StateBytesMax)).Decode(into)
 	})
+	if errors.Is(err, errNoNode) { // it is one
+		return fmt.Errorf("it has no %s; perhaps it runs an older version", path)
+	}
+	return err
 }
 
 // errNoNode: the answer does not come from a node.

@@ -108,6 +108,7 @@ function show() {
   showMembers(view);
   timeline.draw(view);
   showElections(view);
+  showTimelines(view);
   showWorkers(view);
   showRuler(view);
   showMove(view);

@@ -68,7 +68,7 @@ func probeCluster(ctx context.Context, client *http.Client, endpoints []string) 
 		all.Go(func() { aheads[i] = probeNode(ctx, client, v, records[v.NodeID], &c.found.Nodes[i]) })
 		if v.State != nil && r.Leader != nil && v.NodeID == r.Leader.NodeID && !asked {
 			asked = true
-			all.Go(func() { askLeader(ctx, client, v.Addr, c.found) })
+			all.Go(func() { askLeader(ctx, client, v.Addr, c.found, v.State.Timelines != nil) })
 		}
 	}
 	all.Wait()
@@ -268,7 +268,7 @@ func askSecurity(ctx context.Context, client *http.Client, base string) (*front.
 }
 
 // askLeader asks the leader for what only it knows.
-func askLeader(ctx context.Context, client *http.Client, base string, c *doctor.Cluster) {
+func askLeader(ctx context.Context, client *http.Client, base string, c *doctor.Cluster, hasTimelines bool) {
 	var levels front.Levels
 	if askJSON(ctx, client, base+"/upgrade", &levels) {
 		c.Levels = &levels
@@ -276,6 +276,10 @@ func askLeader(ctx context.Context, client *http.Client, base string, c *doctor.
 	var members front.MemberList
 	if askJSON(ctx, client, base+"/admin/members", &members) {
 		c.Members = &members
+	}
+	var groups front.GroupList
+	if hasTimelines && askJSON(ctx, client, base+"/admin/groups", &groups) {
+		c.Groups = &groups
 	}
 }
 
