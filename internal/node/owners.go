@@ -43,14 +43,3 @@ func (c *core) isApart(b *front.Batch) bool {
 	have, ok := c.replica.Timelines().Timeline(b.Timeline)
 	return ok && have.Group != timeline.GroupOf(b.Timeline)
 }
-
-// OwnerOf returns the node that owns a timeline, as far as this node has applied the log; 0: none.
-func (n *Node) OwnerOf(name string) (node uint64) {
-	n.call(func() {
-		table := n.core.replica.Timelines()
-		have, _ := table.Timeline(name)
-		g, _ := table.Group(have.Group)
-		node = oracle.NodeOf(g.Owner)
-	})
-	return node
-}

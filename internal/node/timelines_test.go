@@ -288,7 +288,8 @@ func TestTimelines_AreAnsweredByTheirOwner(t *testing.T) {
 		for id, n := range c.nodes {
 			await.Until(t, fmt.Sprintf("node %d tells that node %d owns the group", id, owner), func() bool {
 				told := n.Status().SlotOwners
-				return told != nil && told[timeline.Slot("orders")/(timeline.Slots/timeline.SlotGroups)] == owner && n.OwnerOf("orders") == owner
+				state, _ := n.Timeline("orders")
+				return told != nil && told[timeline.Slot("orders")/(timeline.Slots/timeline.SlotGroups)] == owner && state.NodeID == owner
 			})
 		}
 	}

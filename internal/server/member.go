@@ -331,7 +331,7 @@ func (m *Member) startFronts(s *config.Settings, so Sockets, f memberFiles, metr
 		stats:   stats,
 		trace:   m.trace,
 		pd: newPD(so.PD, m.Addr, pd.Config{
-			Status: m.Node.Status, Owner: m.Node.OwnerOf, Mode: s.ReadMode, Access: f.users, Observe: metrics.ObserveRequests, Groups: f.groups, Timelines: m.Node,
+			Status: m.Node.Status, Mode: s.ReadMode, Access: f.users, Observe: metrics.ObserveRequests, Groups: f.groups, Timelines: m.Node,
 		}),
 		pdListener: so.PD,
 

@@ -39,16 +39,14 @@ const (
 type Config struct {
 	// Status returns the status of the node. It is safe for concurrent use.
 	Status func() *front.Status
-	// Owner returns the node that owns a timeline, 0 for none. It is safe for concurrent use, and needed where users are bound to timelines.
-	Owner func(timeline string) uint64
 	// Port is where this node serves PD's protocol, and ClientPort that of its client address. The ports of other members
 	// are as far apart.
 	Port, ClientPort int
 	// Mode is the read mode of all requests.
 	Mode isotone.ReadMode
-	// Groups has the keyspace groups; nil: clients are not told of any. Then Timelines is required, and is safe for concurrent use, and so
-	// are backends that implement it, each in its loop.
-	Groups    *Groups
+	// Groups has the keyspace groups; nil: clients are not told of any. Backends implement front.TimelineTable then, each in its loop.
+	Groups *Groups
+	// Timelines is required with Groups, and where users are bound to timelines. It is safe for concurrent use.
 	Timelines front.TimelineTable
 	// Access decides who may have timestamps: by the address of a client, and by its certificate, since PD has no credentials.
 	// Nil: everybody.
@@ -181,8 +179,9 @@ func (s *Server) members(c call) ([]byte, error) {
 
 // leads returns the node that serves the default order of a client, or what that is bound to; 0: none.
 func (s *Server) leads(status *front.Status, bound string) uint64 {
-	if bound != "" && s.cfg.Owner != nil {
-		return s.cfg.Owner(bound)
+	if bound != "" && s.cfg.Timelines != nil {
+		state, _ := s.cfg.Timelines.Timeline(bound)
+		return state.NodeID
 	}
 	return status.Leader
 }

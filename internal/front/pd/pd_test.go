@@ -183,7 +183,7 @@ func TestMembers_NameTheOwnerToThoseWhoAreBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := pd.New(pd.Config{Status: threeNodes, Port: 10_000, ClientPort: 8080, Access: control, Owner: func(name string) uint64 { return map[string]uint64{"a": 1}[name] }})
+	s := pd.New(pd.Config{Status: threeNodes, Port: 10_000, ClientPort: 8080, Access: control, Timelines: table{"a": {NodeID: 1}}})
 	for user, want := range map[string]func(list []pd.Member) []byte{
 		"bound":  func(list []pd.Member) []byte { return pd.AppendMembers(nil, testCluster, list, 0, nil) },
 		"free":   func(list []pd.Member) []byte { return pd.AppendMembers(nil, testCluster, list, 1, nil) },
