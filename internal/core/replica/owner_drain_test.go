@@ -92,3 +92,19 @@ func TestOwner_ALeaderThatLeavesGetsNoGroups(t *testing.T) {
 		t.Errorf("the node that stays owns %d", got)
 	}
 }
+
+// TestOwner_ALeaderDoesNotTransferItsLeadershipToANodeThatLeaves while there is another.
+func TestOwner_ALeaderDoesNotTransferItsLeadershipToANodeThatLeaves(t *testing.T) {
+	for i := range 2 {
+		c, l := newSpread(t)
+		leaving, other := c.followers(l)[i], c.followers(l)[1-i]
+		c.turn(leaving, &replica.Input{StopOwning: true})
+		c.settle()
+		c.tick(5)
+		c.turn(l, &replica.Input{Transfer: true})
+		c.settle()
+		if got := other.Status().Leader; got != other.id {
+			t.Errorf("node %d leaves, and node %d leads", leaving.id, got)
+		}
+	}
+}
