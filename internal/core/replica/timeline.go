@@ -166,11 +166,14 @@ func (t *timelines) commandApplied(term uint64, c timeline.Command, o oracle.Out
 	t.granted = false
 	if token, waits := t.applied(uint64(c.Kind)); waits {
 		a := TimelineAnswer{Token: token, Outcomes: o.Timelines}
-		if o.Timelines[0] == timeline.Done && t.isLate(c) {
-			t.endings.late = append(t.endings.late, lateAnswer{due: t.mono + t.leaseWait(), answer: a})
+		if l, isLate := t.late(c, a); isLate && o.Timelines[0] == timeline.Done {
+			t.endings.late = append(t.endings.late, l)
 		} else {
 			t.answerTimeline(a)
 		}
+	}
+	if c.Kind == timeline.KindLeaseOff {
+		t.answerLate()
 	}
 	t.leading.queue.release()
 }
