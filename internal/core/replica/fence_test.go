@@ -44,3 +44,27 @@ func TestFence_OfEntriesThatAreCutOff(t *testing.T) {
 		t.Errorf("of its own timelines: %q", got)
 	}
 }
+
+// TestFence_ThatRisesWithEachTick does not stop an owner whose disk is slow: an answer that a voter gave before still counts.
+func TestFence_ThatRisesWithEachTick(t *testing.T) {
+	o := newOwned(t, nil)
+	o.owner.stalled = true
+	var token uint64
+	for i := range 20 {
+		o.does(o.leader, creates(fmt.Sprint("another", i)))
+		if i == 5 {
+			token = o.on(o.owner, "orders", isotone.Timestamp{}, 1)
+			o.settle()
+		}
+		o.tick(1)
+		if w := o.owner.flying; w != nil {
+			o.owner.disk.save(w)
+			o.owner.flying = nil
+			o.turn(o.owner, &replica.Input{Persisted: w})
+			o.settle()
+		}
+	}
+	if got := o.owner.outcome(token); got != "ok" {
+		t.Errorf("%q, and the owner has applied %d, the leader %d", got, o.owner.Status().Applied, o.leader.Status().Applied)
+	}
+}

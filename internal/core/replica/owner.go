@@ -146,15 +146,19 @@ func (o *owner) step(in *Input) {
 	}
 }
 
-// take notes the answer of a voter for its round and the earlier ones.
+// take notes the answer of a voter for its round and the earlier ones. The lowest fence that it has told since a round began counts: that was
+// at or above what it had to tell, and a later one may not be applied here for long.
 func (o *owner) take(a OwnerAnswer) {
 	if p := o.peers[a.Peer]; p != nil {
 		p.owned.answered = max(p.owned.answered, a.Round)
 	}
 	for i := range o.rounds {
 		if rd := &o.rounds[i]; rd.id <= a.Round || mutant.On(mutant.CountLateTold) {
-			rd.told = slices.DeleteFunc(rd.told, func(f fenceOf) bool { return f.voter == a.Peer })
-			rd.told = append(rd.told, fenceOf{a.Peer, a.Fence})
+			if at := slices.IndexFunc(rd.told, func(f fenceOf) bool { return f.voter == a.Peer }); at >= 0 {
+				rd.told[at].fence = min(rd.told[at].fence, a.Fence)
+			} else {
+				rd.told = append(rd.told, fenceOf{a.Peer, a.Fence})
+			}
 		}
 	}
 }
