@@ -348,6 +348,7 @@ func TestTimelines_LeaveANodeThatDrains(t *testing.T) {
 		leaving = c.leader()%3 + 1
 		return c.nodes[leaving].GroupsToLeave() > 0
 	})
+	await.Until(t, "a leader has none to leave", func() bool { return c.nodes[c.leader()].GroupsToLeave() == 0 })
 	c.nodes[leaving].Drain()
 	await.Until(t, "it owns none", func() bool { return c.nodes[leaving].GroupsToLeave() == 0 })
 	for _, name := range names {

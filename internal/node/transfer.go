@@ -20,10 +20,11 @@ func (n *Node) TransferLeadership(ctx context.Context) error {
 	return n.wait(ctx, led, "transfer leadership")
 }
 
-// GroupsToLeave returns how many groups of timelines this node owns that another one might: 0 without a connection to a peer.
+// GroupsToLeave returns how many groups of timelines this node owns that it may soon give to another one: 0 without a connection to a peer, and
+// of a leader, which keeps its groups.
 func (n *Node) GroupsToLeave() (groups int) {
 	n.call(func() {
-		if self := n.core.replica.Hello(); len(n.core.peers.conns) > 0 {
+		if self := n.core.replica.Hello(); len(n.core.peers.conns) > 0 && n.core.replica.Status().Role != raft.StateLeader {
 			groups = n.core.replica.Timelines().OwnedBy(self.NodeID, self.Session)
 		}
 	})

@@ -34,3 +34,6 @@ var WithoutReplaced = withoutReplaced
 
 // OwnerRound returns the number of the latest round of this node as an owner.
 func (r *Replica) OwnerRound() uint64 { return r.owner.lastRound }
+
+// Endings returns how many leases this leader knows to be ending.
+func (r *Replica) Endings() int { return len(r.leading.timelines.endings.of) }

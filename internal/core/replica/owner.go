@@ -28,7 +28,7 @@ import (
 type OwnerAsk struct {
 	// Peer is who asks, or is to be asked.
 	Peer uint64
-	// Session identifies the asking process, and Round its question. Round 0 asks the leader to give the groups of that process to others; there is no
+	// Session identifies the asking process, and Round its question. Round 0 has whoever leads give the groups of that process to others; there is no
 	// answer.
 	Session, Round uint64
 }
@@ -123,7 +123,8 @@ func (o *owner) owns(member, session uint64) bool {
 
 // step answers other owners, takes the answers of voters, and begins a round if requests wait.
 func (o *owner) step(in *Input) {
-	if o.leaves = o.leaves || in.StopOwning; in.StopOwning {
+	if in.StopOwning && !o.leaves {
+		o.leaves = true
 		o.leave()
 	}
 	for _, q := range in.OwnerAsks {
@@ -145,15 +146,19 @@ func (o *owner) step(in *Input) {
 	}
 }
 
-// take notes the answer of a voter for its round and the earlier ones.
+// take notes the answer of a voter for its round and the earlier ones. The lowest fence that it has told since a round began counts: that was
+// at or above what it had to tell, and a later one may not be applied here for long.
 func (o *owner) take(a OwnerAnswer) {
 	if p := o.peers[a.Peer]; p != nil {
 		p.owned.answered = max(p.owned.answered, a.Round)
 	}
 	for i := range o.rounds {
 		if rd := &o.rounds[i]; rd.id <= a.Round || mutant.On(mutant.CountLateTold) {
-			rd.told = slices.DeleteFunc(rd.told, func(f fenceOf) bool { return f.voter == a.Peer })
-			rd.told = append(rd.told, fenceOf{a.Peer, a.Fence})
+			if at := slices.IndexFunc(rd.told, func(f fenceOf) bool { return f.voter == a.Peer }); at >= 0 {
+				rd.told[at].fence = min(rd.told[at].fence, a.Fence)
+			} else {
+				rd.told = append(rd.told, fenceOf{a.Peer, a.Fence})
+			}
 		}
 	}
 }
@@ -358,11 +363,15 @@ func (o *owner) tick() {
 	o.leave()
 }
 
-// leave asks the leader to give the groups of this process to others, if it is to own none.
+// leave tells the other members that this process is to own no groups, if that is so: whoever leads next has to know it from the start.
 func (o *owner) leave() {
-	self := o.cfg.Self
-	if o.leaves && o.lead != 0 && o.lead != self.NodeID && o.state.Timelines.OwnedBy(self.NodeID, self.Session) > 0 {
-		o.effects.AskVoters = append(o.effects.AskVoters, OwnerAsk{Peer: o.lead, Session: self.Session})
+	if !o.leaves {
+		return
+	}
+	for _, m := range o.state.Members {
+		if m.ID != o.cfg.Self.NodeID {
+			o.effects.AskVoters = append(o.effects.AskVoters, OwnerAsk{Peer: m.ID, Session: o.cfg.Self.Session})
+		}
 	}
 }
 

@@ -1,8 +1,10 @@
 package replica
 
 import (
+	"slices"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/timeline"
 )
@@ -105,7 +107,7 @@ func (o *owner) extendLease(rd *ownerRound) {
 type endings struct {
 	// of has the groups whose lease is ending, since this leader first saw that.
 	of map[string]leaseEnding
-	// late are answers that are due later, in their order.
+	// late are answers that are due later.
 	late []lateAnswer
 	// awaited is set if requests of timelines that this leader owns wait for leases of earlier owners.
 	awaited bool
@@ -118,28 +120,46 @@ type leaseEnding struct {
 	proposed bool          // the log is to say so
 }
 
-// lateAnswer is an answer that is due at a time.
+// lateAnswer is an answer that is due at a time, or, if it has a group, once that does not have the lease any more.
 type lateAnswer struct {
 	due    time.Duration // Input.Mono
+	group  string
+	lease  uint64 // timeline.Group.Lease
 	answer TimelineAnswer
 }
 
-// isLate reports whether a command that was applied is acknowledged only once leases have run out. A lease that begins to end is known to be at an
-// end then.
-func (t *timelines) isLate(c timeline.Command) bool {
+// late returns when a command that was applied is acknowledged, if not at once: a floor when leases have run out, the end of a lease when the log has it.
+func (t *timelines) late(c timeline.Command, a TimelineAnswer) (l lateAnswer, isLate bool) {
 	switch c.Kind {
 	case timeline.KindFloor:
 		have, _ := t.state.Timelines.Timeline(c.Name)
 		g, _ := t.state.Timelines.Group(have.Group)
-		return g.Lease != 0 && !mutant.On(mutant.FloorUnderLease)
+		return lateAnswer{due: t.mono + t.leaseWait(), answer: a}, g.Lease != 0 && !mutant.On(mutant.FloorUnderLease)
 	case timeline.KindLeaseEnd:
 		g, _ := t.state.Timelines.Group(c.Group)
 		if g.Ending {
 			t.noteEnding(c.Group)
 		}
-		return g.Ending
+		return lateAnswer{due: t.mono, group: c.Group, lease: g.Lease, answer: a}, g.Ending
 	}
-	return false
+	return l, false
+}
+
+// answerLate gives the answers that are due, and fails those that wait for the end of a lease for too long.
+func (t *timelines) answerLate() {
+	longest := time.Duration(t.cfg.RequestTicks) * t.cfg.TickInterval
+	t.endings.late = slices.DeleteFunc(t.endings.late, func(l lateAnswer) bool {
+		g, _ := t.state.Timelines.Group(l.group)
+		switch {
+		case t.mono < l.due, l.group != "" && g.Lease == l.lease && t.mono-l.due < longest:
+			return false
+		case l.group != "" && g.Lease == l.lease:
+			t.fail(l.answer.Token, isotone.ErrDeadlineExceeded)
+		default:
+			t.answerTimeline(l.answer)
+		}
+		return true
+	})
 }
 
 // noteEnding returns what is known of the lease of a group that is ending.
@@ -153,8 +173,8 @@ func (t *timelines) noteEnding(name string) leaseEnding {
 	return end
 }
 
-// endLeases proposes, at each tick, that leases have ended which have run out, and gives the answers that are due. They come after that: what a
-// caller asks for next comes later in the log. Requests that wait for leases try again.
+// endLeases proposes, at each tick, that leases have ended which have run out, and gives the answers that are due. Requests that wait for leases try
+// again.
 func (t *timelines) endLeases() {
 	for _, name := range t.state.Timelines.Ending() {
 		if end := t.noteEnding(name); !end.proposed && end.until <= t.mono {
@@ -162,12 +182,12 @@ func (t *timelines) endLeases() {
 			t.endings.of[name] = end
 		}
 	}
-	late := t.endings.late
-	for len(late) > 0 && late[0].due <= t.mono {
-		t.answerTimeline(late[0].answer)
-		late = late[1:]
+	for name, end := range t.endings.of { // order-free: each is judged by itself
+		if g, _ := t.state.Timelines.Group(name); g.Lease != end.lease {
+			delete(t.endings.of, name)
+		}
 	}
-	t.endings.late = late
+	t.answerLate()
 	if t.endings.awaited {
 		t.endings.awaited = false
 		t.leading.queue.release()

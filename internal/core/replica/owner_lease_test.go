@@ -286,3 +286,45 @@ func TestOwnerLease_AnAcknowledgementThatWaitsFailsWithTheLeadership(t *testing.
 		t.Errorf("%q", code)
 	}
 }
+
+// TestOwnerLease_EndsAreForgotten (I7), also those of groups that are dropped meanwhile.
+func TestOwnerLease_EndsAreForgotten(t *testing.T) {
+	o := newOwned(t, nil)
+	for _, waits := range []bool{true, false} {
+		o.does(o.leader, timeline.Command{Kind: timeline.KindMake, Group: "eu"})
+		o.does(o.leader, timeline.Command{Kind: timeline.KindLeaseOn, Group: "eu"})
+		o.alter(o.leader, timeline.Command{Kind: timeline.KindLeaseEnd, Group: "eu"})
+		o.settle()
+		if o.leader.Endings() != 1 {
+			t.Fatal("no lease is ending")
+		}
+		if waits {
+			o.tick(20)
+		}
+		o.does(o.leader, timeline.Command{Kind: timeline.KindDrop, Group: "eu"})
+		o.tick(20)
+		if n := o.leader.Endings(); n != 0 {
+			t.Errorf("%d leases have ended and are remembered", n)
+		}
+	}
+}
+
+// TestOwnerLease_TheEndIsNotAcknowledgedBeforeTheLogHasIt: what the caller asks for next would be refused.
+func TestOwnerLease_TheEndIsNotAcknowledgedBeforeTheLogHasIt(t *testing.T) {
+	o := newLeased(t)
+	token := o.alter(o.leader, timeline.Command{Kind: timeline.KindLeaseEnd, Group: timeline.GroupOf("orders")})
+	o.settle()
+	o.tick(2)
+	o.drop = func(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgTimeoutNow } // while it resigns it proposes nothing
+	o.turn(o.leader, &replica.Input{Transfer: true})
+	for range 100 {
+		o.leaderTicks(1)
+		if _, code := o.leader.changed(token); code != "" {
+			break
+		}
+	}
+	g, _ := o.leader.Timelines().Group(timeline.GroupOf("orders"))
+	if refused, code := o.leader.changed(token); code != "ok" || refused != timeline.Done || g.Lease != 0 {
+		t.Errorf("the end of the lease: %v, %q, and the group is %+v", refused, code, g)
+	}
+}

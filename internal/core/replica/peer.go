@@ -40,6 +40,9 @@ type peerView struct {
 	promisedUntil time.Duration
 }
 
+// isLeaving reports whether its process that is connected is to own no timelines any more.
+func (p *peerView) isLeaving() bool { return p.leaves != 0 && p.leaves == p.session }
+
 // roundsOf are the latest rounds for which a peer was asked and has answered.
 type roundsOf struct{ asked, answered uint64 }
 

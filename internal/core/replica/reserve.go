@@ -160,7 +160,7 @@ func (r *Replica) timeExhausted() {
 var errTimeOver = isotone.Errorf(isotone.CodeClock, "the ceiling has reached the year 2262, the last that a timestamp can have: no more can be issued")
 
 // transfer transfers the leadership to voter to if it is active, or, with 0, to the active
-// voter with the longest log, if there is one (Ongaro's dissertation, §3.10). While limits of the
+// voter with the longest log, if there is one (Ongaro's dissertation, §3.10), rather one that stays than one that leaves. While limits of the
 // cluster clock run, it waits for them.
 func (r *Replica) transfer(to uint64) {
 	if r.role != raft.StateLeader || r.successor(to) == 0 || r.release(to) {
@@ -181,6 +181,7 @@ func (r *Replica) transferNow(to uint64) {
 // successor returns the voter to which the leadership is transferred, 0 if there is none.
 func (r *Replica) successor(to uint64) (best uint64) {
 	var match uint64
+	leaves := true
 	// (pr.RecentActive is not enough: it is unset for everyone once in an election timeout, and
 	// reservations, whose lateness makes a leader transfer its leadership, come at fixed times.)
 	r.raw.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
@@ -188,8 +189,10 @@ func (r *Replica) successor(to uint64) (best uint64) {
 		if !canLead && !mutant.On(mutant.UnrefusedTransfer) || to != 0 && id != to {
 			return
 		}
-		if best == 0 || pr.Match > match {
-			best, match = id, pr.Match
+		p := r.peers[id]
+		switch isLeaving := p != nil && p.isLeaving(); {
+		case best == 0, leaves && !isLeaving, leaves == isLeaving && pr.Match > match:
+			best, match, leaves = id, pr.Match, isLeaving
 		}
 	})
 	return best

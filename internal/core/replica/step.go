@@ -63,7 +63,8 @@ type Input struct {
 	StopIDs bool
 	// LeaseRequests are clients' requests for worker leases.
 	LeaseRequests []LeaseRequest
-	// StopOwning has the leader give the groups of timelines of this process to others, from now on and as long as it does not lead itself.
+	// StopOwning has whoever leads give the groups of timelines of this process to others from now on. This process gives away none while it leads itself, and takes
+	// none that others can have.
 	StopOwning bool
 	// OwnerAsks are questions of owners of timelines, OwnerAnswers the answers to those of this node.
 	OwnerAsks    []OwnerAsk

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"slices"
+
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
 
@@ -164,11 +166,14 @@ func (t *timelines) commandApplied(term uint64, c timeline.Command, o oracle.Out
 	t.granted = false
 	if token, waits := t.applied(uint64(c.Kind)); waits {
 		a := TimelineAnswer{Token: token, Outcomes: o.Timelines}
-		if o.Timelines[0] == timeline.Done && t.isLate(c) {
-			t.endings.late = append(t.endings.late, lateAnswer{due: t.mono + t.leaseWait(), answer: a})
+		if l, isLate := t.late(c, a); isLate && o.Timelines[0] == timeline.Done {
+			t.endings.late = append(t.endings.late, l)
 		} else {
 			t.answerTimeline(a)
 		}
+	}
+	if c.Kind == timeline.KindLeaseOff {
+		t.answerLate()
 	}
 	t.leading.queue.release()
 }
@@ -201,7 +206,7 @@ func (t *timelines) hasOwner(g timeline.Group) bool {
 		return true
 	}
 	p := t.peers[g.Owner]
-	return p != nil && g.Session != 0 && p.session == g.Session && p.leaves != p.session &&
+	return p != nil && g.Session != 0 && p.session == g.Session && !p.isLeaving() &&
 		(t.leading.tenure < ownerSilentTicks || p.lastActive > 0 && t.ticks-p.lastActive < ownerSilentTicks)
 }
 
@@ -232,7 +237,8 @@ func (t *timelines) grant() {
 	}
 }
 
-// nodes returns the processes that may own groups: this one, and, if groups are to be spread, those of the other members that are connected.
+// nodes returns the processes that may own groups: this one, and, if groups are to be spread, those of the other members that are connected. One that
+// leaves gets groups only if nobody else can have them.
 func (t *timelines) nodes() []timeline.Node {
 	self := t.cfg.Self
 	list := []timeline.Node{{Number: oracle.NodeOf(self.NodeID), Member: self.NodeID, Session: self.Session, Ready: true, Settled: true}}
@@ -245,10 +251,14 @@ func (t *timelines) nodes() []timeline.Node {
 		if p := t.peers[id]; id != self.NodeID && p != nil && p.session != 0 && p.session == m.Session {
 			list = append(list, timeline.Node{
 				Number: oracle.NodeOf(id), Member: id, Session: p.session, Settled: t.ticks-p.since >= uint64(t.cfg.SettleTicks),
-				Ready: m.ClientAddr != "" && p.leaves != p.session && p.lastActive > 0 && t.ticks-p.lastActive <= readyTicks && last <= pr.Match+readyLag,
+				Ready: m.ClientAddr != "" && !p.isLeaving() && p.lastActive > 0 && t.ticks-p.lastActive <= readyTicks && last <= pr.Match+readyLag,
 			})
 		}
 	})
+	if other := slices.IndexFunc(list, func(n timeline.Node) bool { return n.Ready && n.Member != self.NodeID }); t.owner.leaves && other > 0 {
+		list[0].Ready, list[0].Settled = false, false
+		list[0], list[other] = list[other], list[0]
+	}
 	return list
 }
 

@@ -85,6 +85,7 @@ type inbox struct {
 	clocks       []replica.PeerClock
 	behind       uint64
 	stopIDs      bool
+	stopOwning   bool
 	raise        bool
 	floor        *replica.FloorRequest
 	leases       []replica.LeaseRequest
@@ -244,7 +245,7 @@ func (w *world) turn(n *node) {
 	e := n.replica.Step(&replica.Input{
 		Now: uint64(wall), Mono: mono, Steady: n.steady.read(w.now), ClockAsks: in.clockAsks, ClockAnswers: in.clockAnswers, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos, Gone: in.gone, Refused: in.refused,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
-		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases, TimelineRequests: in.timelines, OwnerAsks: in.ownerAsks, OwnerAnswers: in.ownerAnswers,
+		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, StopOwning: in.stopOwning, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases, TimelineRequests: in.timelines, OwnerAsks: in.ownerAsks, OwnerAnswers: in.ownerAnswers,
 	})
 	if e.Fatal != nil {
 		w.fatal(n, e.Fatal)

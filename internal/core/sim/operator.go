@@ -104,7 +104,7 @@ func (w *world) roll(next int) {
 	}
 	n := w.nodes[next]
 	if n.up() && !n.paused {
-		n.in.transfer, n.in.stopIDs = true, true
+		n.in.transfer, n.in.stopIDs, n.in.stopOwning = true, true, true
 		w.wake(n)
 	}
 	w.after(w.between(w.cfg.tick, 4*w.cfg.tick), func() {
