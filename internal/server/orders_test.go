@@ -319,16 +319,19 @@ func (n *orderNode) overRedis(askers map[string]asker) {
 	}
 }
 
-// overGRPC are the ways to ask isotone.v1.Timestamps and pdpb.PD, whose requests name no timeline.
+// overGRPC are the ways to ask isotone.v1.Timestamps, and pdpb.PD, whose requests name no timeline.
 func (n *orderNode) overGRPC(askers map[string]asker) {
 	const wide, count = "", "\x08\x02"
 	for _, path := range []string{grpc.PathTimestampsGet, grpc.PathTimestampsStream} {
 		for _, get := range []string{wide, count, "\x10\x02"} {
 			for _, field := range []string{"", "X-Cold"} {
-				askers[fmt.Sprintf("gRPC %s %x %s", path, get, field)] = func(user, _ string) string {
+				askers[fmt.Sprintf("gRPC %s %x %s", path, get, field)] = func(user, named string) string {
 					message := []byte(get)
+					if named != "" {
+						message = append(append(message, 0x32, byte(len(named))), named...)
+					}
 					if path == grpc.PathTimestampsStream {
-						message = append([]byte{0x08, 1, 0x12, byte(len(get))}, get...)
+						message = append([]byte{0x08, 1, 0x12, byte(len(message))}, message...)
 					}
 					return n.readRange(path, n.call(n.Client, path, user, field, message))
 				}
@@ -410,7 +413,7 @@ func TestOrders_NobodyGetsAnother(t *testing.T) {
 		if name == "" {
 			return !keyed(way)
 		}
-		return !strings.HasPrefix(way, "gRPC") && way != "PD"
+		return way != "PD"
 	}
 	check := func(when string, are func(way string) bool) {
 		for way, ask := range askers {

@@ -175,14 +175,7 @@ func TestUnary_AFloodOfRefusedCallsEndsItsConnection(t *testing.T) {
 
 // TestMembers_NameTheOwnerToThoseWhoAreBound, as it answers Tso to them, and others the leader.
 func TestMembers_NameTheOwnerToThoseWhoAreBound(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "users.json")
-	if err := os.WriteFile(file, []byte(`{"users": {"bound": {"roles": ["timestamps"], "timeline": "a"}, "orphan": {"roles": ["timestamps"], "timeline": "b"}, "free": {"roles": ["timestamps"]}}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	control, err := access.Open(access.Config{File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	control := openUsers(t, `{"users": {"bound": {"roles": ["timestamps"], "timeline": "a"}, "orphan": {"roles": ["timestamps"], "timeline": "b"}, "free": {"roles": ["timestamps"]}}}`)
 	s := pd.New(pd.Config{Status: threeNodes, Port: 10_000, ClientPort: 8080, Access: control, Timelines: table{"a": {NodeID: 1}}})
 	for user, want := range map[string]func(list []pd.Member) []byte{
 		"bound":  func(list []pd.Member) []byte { return pd.AppendMembers(nil, testCluster, list, 0, nil) },
@@ -191,8 +184,7 @@ func TestMembers_NameTheOwnerToThoseWhoAreBound(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/pdpb.PD/GetMembers", strings.NewReader(empty))
 		r.Header.Set("Content-Type", "application/grpc")
-		cert := &x509.Certificate{Subject: pkix.Name{CommonName: user}, NotAfter: time.Now().Add(time.Hour)}
-		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{cert}}}
+		r.TLS = &tls.ConnectionState{VerifiedChains: chainsOf(user)}
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		message, _, err := grpc.ParseFrame(w.Body.Bytes())
@@ -201,4 +193,23 @@ func TestMembers_NameTheOwnerToThoseWhoAreBound(t *testing.T) {
 			t.Errorf("%s: %q, %v", user, message, err)
 		}
 	}
+}
+
+// openUsers opens a list of users.
+func openUsers(t *testing.T, list string) *access.Control {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "users.json")
+	if err := os.WriteFile(file, []byte(list), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	control, err := access.Open(access.Config{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return control
+}
+
+// chainsOf are those of a certificate that names a user.
+func chainsOf(user string) [][]*x509.Certificate {
+	return [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: user}, NotAfter: time.Now().Add(time.Hour)}}}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -137,6 +138,31 @@ func TestGroupTso_RefusesWhatItDoesNotServe(t *testing.T) {
 		one.send(c.request)
 		if got := one.groupsOf(); len(got) != c.answered || front.ErrorOf(one.end).Code != c.code || !strings.Contains(one.end.Error(), c.want) {
 			t.Errorf("%s: %d answers, and %v; want %d, and %s with %q", name, len(got), one.end, c.answered, c.code, c.want)
+		}
+	}
+}
+
+// A user that may use some timelines gets those of its keyspaces among them, and in place of group 0 what it is bound to.
+func TestGroupTso_UsersHaveTheTimelinesThatTheyMayUse(t *testing.T) {
+	control := openUsers(t, `{"users": {"bound": {"roles": ["timestamps"], "timeline": "a"}, "tenant": {"roles": ["timestamps"], "timelines": ["pd/3"]}, "free": {"roles": ["timestamps"]}}}`)
+	for user, want := range map[string]map[uint64]string{
+		"bound":  {100: "forbidden", 7: "a"},
+		"tenant": {100: "pd/3", 7: "forbidden"},
+		"free":   {100: "pd/3", 7: ""},
+	} {
+		for keyspace, order := range want {
+			o := &owner{newBackend(), table{"pd/3": {NodeID: 1}, "a": {NodeID: 1}}, nil}
+			c := &caller{t: t}
+			session := control.Request(netip.MustParseAddr("10.0.0.1"), chainsOf(user), true)
+			c.call = pd.New(pd.Config{Status: o.Status, Groups: openGroups(t, twoGroups)}).Open("/tsopb.TSO/Tso", o, session, c)
+			c.send(askOf(keyspace, 1))
+			got := "forbidden"
+			if len(o.asked) > 0 {
+				got = o.asked[0]
+			}
+			if got != order || (order == "forbidden") != errors.Is(c.end, isotone.ErrForbidden) {
+				t.Errorf("%s, keyspace %d: %q and %v, want %q", user, keyspace, got, c.end, order)
+			}
 		}
 	}
 }
