@@ -37,3 +37,6 @@ func (r *Replica) OwnerRound() uint64 { return r.owner.lastRound }
 
 // Endings returns how many leases this leader knows to be ending.
 func (r *Replica) Endings() int { return len(r.leading.timelines.endings.of) }
+
+// Allocators returns of how many timelines this process has an allocator.
+func (r *Replica) Allocators() int { return len(r.owner.allocators) }

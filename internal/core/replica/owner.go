@@ -324,6 +324,15 @@ func (o *owner) open(name string) (*oracle.Allocator, *isotone.Error) {
 	return a, nil
 }
 
+// forgetDeleted drops the allocators of timelines that a snapshot does not have.
+func (o *owner) forgetDeleted() {
+	for name := range o.allocators { // order-free: each is judged by itself
+		if _, ok := o.state.Timelines.Timeline(name); !ok {
+			delete(o.allocators, name)
+		}
+	}
+}
+
 // fill sets the ranges of a request.
 func fill(p *pending, a *oracle.Allocator) *isotone.Error {
 	for ; p.filled < len(p.Counts); p.filled++ {

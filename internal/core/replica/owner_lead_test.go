@@ -154,3 +154,27 @@ func TestTimelines_AreSpread(t *testing.T) {
 		t.Errorf("the nodes own %v groups, want 3 each", got)
 	}
 }
+
+// TestOwner_ForgetsTimelinesThatAreDeleted (I7), also if it learns of that by a snapshot.
+func TestOwner_ForgetsTimelinesThatAreDeleted(t *testing.T) {
+	for _, bySnapshot := range []bool{false, true} {
+		o := newOwned(t, func(cfg *replica.Config) { cfg.SnapshotEvery = 4 })
+		o.mustOn(o.owner, "orders")
+		if n := o.owner.Allocators(); n != 1 {
+			t.Fatalf("%d allocators", n)
+		}
+		if bySnapshot {
+			o.isolate(o.owner.id)
+		}
+		o.does(o.leader, timeline.Command{Kind: timeline.KindDelete, Name: "orders"})
+		o.leaderTicks(200)
+		o.drop = nil
+		o.tick(50)
+		if _, ok := o.owner.Timelines().Timeline("orders"); ok {
+			t.Fatal("the owner does not learn of it")
+		}
+		if n := o.owner.Allocators(); n != 0 {
+			t.Errorf("by a snapshot: %v; %d allocators are left", bySnapshot, n)
+		}
+	}
+}

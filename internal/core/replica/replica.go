@@ -322,6 +322,7 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	r.snapshotted, r.changedAt = r.applied, r.applied
 	r.resetRefusals()
 	r.admission.forgetStrangers()
+	r.owner.forgetDeleted()
 	r.effects.Changed = true
 	r.ids.updateLeases()
 	return nil
