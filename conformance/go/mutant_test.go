@@ -31,7 +31,7 @@ var mutants = []mutant{
 	{"the floor of a call is ignored", "client/order.go", "	b.above, b.trace = floor, o.client.traceparent(ctx)\n", "	b.trace = o.client.traceparent(ctx)\n", "floor-of-a-call"},
 	{"an answer below the floor of its call is used", "client/floor.go", "b.above == (isotone.Timestamp{}) || b.above.Before(b.first)", "true", "an-answer-that-is-not-above-the-floor-of-a-call"},
 	{"rejected answers are not reported", "client/cluster.go", "c.opt.Hooks.Rejected != nil", "false", "rejected-nodes-are-reported"},
-	{"what is final is repeated", "client/conn.go", "	case !transient(refusal.Code):\n		cn.pauses = 0\n		p.put(cn)\n		b.finish(refusal)\n", "	case !transient(refusal.Code) && refusal.Code == \"\":\n", "final-err-unknown-command-timestamp"},
+	{"what is final is repeated", "client/conn.go", "	case !transient(refusal.Code):\n		cn.pauses = 0\n", "	case !transient(refusal.Code) && refusal.Code == \"\":\n		cn.pauses = 0\n", "final-err-unknown-command-timestamp"},
 	{"what may pass is final", "client/exchange.go", "isotone.CodeNoLeader, isotone.CodeOverloaded,", "isotone.CodeNoLeader,", "retried-tryagain-too-many-requests-are-waiting-timestamp"},
 	{"an election is final", "client/exchange.go", "isotone.CodeNotLeader, isotone.CodeNoLeader,", "isotone.CodeNotLeader,", "retried-clusterdown-no-leader-is-known-timestamp"},
 	{"half a timestamp is one", "client/answer.go", "		if complete || err != nil {\n			return ts, err\n", "		if err != nil && len(text) > 5 {\n			_, _ = r.Discard(len(text))\n			return isotone.Timestamp{Time: 1 << 63}, nil\n		}\n		if complete || err != nil {\n			return ts, err\n", "cut-off-half-a-timestamp"},
