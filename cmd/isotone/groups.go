@@ -19,7 +19,7 @@ type groupCmd struct {
 	Drop   groupDropCmd   `cmd:"" help:"Remove a group that was created and has no timelines."`
 	Move   groupMoveCmd   `cmd:"" help:"Have another node own a group."`
 	Prefer groupPreferCmd `cmd:"" help:"Set which nodes are to own a group whenever they can."`
-	Lease  groupLeaseCmd  `cmd:"" help:"Let the owner of a group answer in lease mode without asking other nodes, or end that."`
+	Lease  groupLeaseCmd  `cmd:"" help:"Turn leases of a group on or off. With a lease, its owner answers requests in lease mode without asking other nodes."`
 }
 
 type groupListCmd struct{ operatorFlags }
@@ -106,14 +106,14 @@ func (c *groupMoveCmd) Run(ctx context.Context, con console) error {
 type groupLeaseCmd struct {
 	operatorFlags
 	Group string `arg:"" help:"Name of the group."`
-	State string `arg:"" enum:"on,off" help:"on or off. While it is on, timelines of the group cannot be moved, deleted or sealed, and another owner waits for 86 ms before it answers."`
+	State string `arg:"" enum:"on,off" help:"on or off. While leases are on, timelines of the group cannot be moved, deleted or sealed, and a new owner waits 86 ms before it answers."`
 }
 
-// Run allows leases, or ends them.
+// Run turns leases on or off.
 func (c *groupLeaseCmd) Run(ctx context.Context, con console) error {
-	action, then := front.LeaseGroup, "may be answered by a lease"
+	action, then := front.LeaseGroup, "has leases"
 	if c.State == "off" {
-		action, then = front.UnleaseGroup, "is not answered by a lease any more"
+		action, then = front.UnleaseGroup, "has no leases"
 	}
 	return c.changeGroup(ctx, con, front.TimelineChange{Action: action, Group: c.Group}, then)
 }

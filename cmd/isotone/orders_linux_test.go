@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/check/await"
-	"github.com/isotone/isotone/internal/check/cluster"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/core/timeline"
 )
@@ -22,26 +20,12 @@ import (
 // for it does so at any node.
 func TestOrders_ClientsThatAreBoundFindTheOwner(t *testing.T) {
 	t.Parallel()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	list := rig.NewUserList(t, `{"users": {
 		"ops": {"roles": ["all"], "secrets": ["HASH"]},
 		"maker": {"roles": ["timelines"], "timelines": ["tenant-7/*"], "secrets": ["HASH"]},
 		"app": {"roles": ["timestamps"], "timeline": "tenant-7/main", "secrets": ["HASH"]}
 	}}`)
-	c, err := cluster.New(3, t.TempDir(), []string{path}, asCommand+"=1", "TIMELINES=1", "ANONYMOUS=live", "ACL_FILE="+list.File)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Kill() })
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.WaitReady(rig.Soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	c := startProcessCluster(t, "TIMELINES=1", "ANONYMOUS=live", "ACL_FILE="+list.File)
 	secret := rig.SecretFile(t, rig.Secret)
 	run := func(user, node string, code int, out, stderr string, args ...string) {
 		t.Helper()

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,21 +67,7 @@ type slotCluster struct {
 
 func newSlotCluster(t *testing.T, slots string) *slotCluster {
 	t.Helper()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := cluster.New(3, t.TempDir(), []string{path}, asCommand+"=1", "TIMELINES=1", "CLUSTER_SLOTS="+slots)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Kill() })
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.WaitReady(rig.Soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	c := startProcessCluster(t, "TIMELINES=1", "CLUSTER_SLOTS="+slots)
 	s := &slotCluster{t, c, strings.Join(c.Addrs(), ","), map[string]string{"orders": "", "tenant-7/log": "", "b": "", "apart": "own"}}
 	s.does("group", "create", "own")
 	for name, group := range s.groups {

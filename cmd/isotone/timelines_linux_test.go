@@ -65,21 +65,7 @@ func stampOf(ctx context.Context, c *http.Client, addr, timeline string) (r isot
 // TestTimelines_GoOnWhenTheirLeaderIsKilled, and when it is started again; and one that is deleted and created again goes on above.
 func TestTimelines_GoOnWhenTheirLeaderIsKilled(t *testing.T) {
 	t.Parallel()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := cluster.New(3, t.TempDir(), []string{path}, asCommand+"=1", "TIMELINES=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Kill() })
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.WaitReady(rig.Soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	c := startProcessCluster(t, "TIMELINES=1")
 	nodes := strings.Join(c.Addrs(), ",")
 	does := func(args ...string) {
 		t.Helper()
@@ -120,4 +106,25 @@ func TestTimelines_GoOnWhenTheirLeaderIsKilled(t *testing.T) {
 		does("create", "a")
 		goOn("created again")
 	}
+}
+
+// startProcessCluster runs a cluster of three processes with these settings until the test ends, and returns it when it is ready.
+func startProcessCluster(t *testing.T, settings ...string) *cluster.Cluster {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.New(3, t.TempDir(), []string{path}, append([]string{asCommand + "=1"}, settings...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Kill() })
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WaitReady(rig.Soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

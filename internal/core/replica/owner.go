@@ -28,8 +28,8 @@ import (
 type OwnerAsk struct {
 	// Peer is who asks, or is to be asked.
 	Peer uint64
-	// Session identifies the asking process, and Round its question. Round 0 has whoever leads give the groups of that process to others; there is no
-	// answer.
+	// Session identifies the asking process, and Round its question. Round 0 is no question: it tells that this process is to own no
+	// groups.
 	Session, Round uint64
 }
 
@@ -372,7 +372,7 @@ func (o *owner) tick() {
 	o.leave()
 }
 
-// leave tells the other members that this process is to own no groups, if that is so: whoever leads next has to know it from the start.
+// leave tells the other members that this process is to own no groups, if that is so. All are told, as any of them may be the next leader.
 func (o *owner) leave() {
 	if !o.leaves {
 		return

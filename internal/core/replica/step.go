@@ -63,8 +63,8 @@ type Input struct {
 	StopIDs bool
 	// LeaseRequests are clients' requests for worker leases.
 	LeaseRequests []LeaseRequest
-	// StopOwning has whoever leads give the groups of timelines of this process to others from now on. This process gives away none while it leads itself, and takes
-	// none that others can have.
+	// StopOwning: this process is to own no timelines from now on. The leader gives its groups to other members. While this process
+	// leads, it keeps its groups, and takes none that another member can own.
 	StopOwning bool
 	// OwnerAsks are questions of owners of timelines, OwnerAnswers the answers to those of this node.
 	OwnerAsks    []OwnerAsk
