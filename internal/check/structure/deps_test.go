@@ -31,7 +31,7 @@ internal/core/oracle:           . internal/core/timeline internal/core/mutant
 internal/core/route:            internal/core/mutant
 internal/core/search:           . internal/core/mutant
 internal/core/replica:          . snowflake internal/core/interval internal/core/timeline internal/core/oracle internal/core/route internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
-internal/core/lincheck:         .
+internal/core/lincheck:         . internal/core/timeline
 internal/core/wire:             internal/core/interval internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/journal:          internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/sim:              . snowflake internal/core/interval internal/core/timeline internal/core/oracle internal/core/route internal/core/search internal/core/replica internal/core/lincheck internal/core/wire internal/core/journal internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf

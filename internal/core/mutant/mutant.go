@@ -210,6 +210,10 @@ const (
 	LeaseEndUnfenced        // T8: voters do not tell that a lease is ending
 	LeaseOffEarly           // T8: a leader says that a lease has ended before it has run out
 	FloorUnderLease         // T8: a raised floor is acknowledged though a former owner may answer by a lease
+	ReadBelowBase           // T2: an owner answers reads below what an earlier one has
+	WriteBelowRead          // T2: a write is not after what was read or applied
+	WriteTwice              // T2: two writes have one time
+	ApplyForgotten          // T2: reads are below a write that was applied
 	TimelineFillsQueue      // I7: the requests of one timeline leave no room for others
 	TimelinesWithLeader     // liveness: the requests of timelines that a leader owns end with its leadership
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term

@@ -34,7 +34,7 @@ const (
 	// KindInterval says how long limits of the cluster clock may be that are told from here on, or that
 	// none runs.
 	KindInterval Kind = 9
-	// KindTimeline changes the table of timelines. It needs levelTimelines.
+	// KindTimeline changes the table of timelines. It needs timeline.Level.
 	KindTimeline Kind = 10
 )
 
@@ -63,7 +63,7 @@ type Command struct {
 	Target   uint64           // KindReserve: proposed ceiling, KindFloor: floor; unix nanoseconds
 	Durable  []Durable        // KindReserve: at most MembersMax
 	Digest   Digest           // KindReserve: the proposer's; zero for none
-	Shared   uint64           // KindReserve: proposed ceiling of timelines, unix nanoseconds; 0: none. Needs levelTimelines
+	Shared   uint64           // KindReserve: proposed ceiling of timelines, unix nanoseconds; 0: none. Needs timeline.Level
 	Member   Member           // KindRegister: Durable is ignored, PeerAddr may be empty; KindUpdate: ID, PeerAddr, ClientAddr
 	Level    uint64           // KindLevel
 	Lease    LeaseRequest     // KindLease

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/isotone/isotone/internal/core/timeline"
 )
 
 // Feature levels (I12; docs/decisions/0012-feature-levels.md). Each release that writes
@@ -17,9 +19,6 @@ import (
 // LevelNewest is the newest level that this version knows. A process may be told to know the one after
 // it, as a version to come would: that is how the simulator and the tests change versions.
 const LevelNewest = 2
-
-// levelTimelines is the level that timelines have come with.
-const levelTimelines = 2
 
 // Sections follow the fixed part of what is written: a type byte, two bytes of length, and the value. A
 // version skips unknown types from sectionOptional on and refuses the others.
@@ -52,7 +51,7 @@ type Digest struct{ Index, Sum uint64 }
 // LevelOf returns the level that is needed to read c.
 func LevelOf(c Command) uint64 {
 	if c.Kind == KindTimeline || c.Shared > 0 {
-		return levelTimelines
+		return timeline.Level
 	}
 	return max(c.Level, 1)
 }

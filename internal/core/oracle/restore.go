@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/core/mutant"
+	"github.com/isotone/isotone/internal/core/timeline"
 )
 
 // membersFence is how far beyond the floor of a restored cluster, in milliseconds, nodes of
@@ -37,7 +38,7 @@ func Restored(from State, floor uint64) State {
 	if mutant.On(mutant.RestoreBelow) {
 		s.Ceiling = 0
 	}
-	if from.Level >= levelTimelines { // one may have been created after the backup
+	if from.Level >= timeline.Level { // one may have been created after the backup
 		s.Timelines = from.Timelines.Restored(max(floor, from.Ceiling))
 	}
 	for _, l := range from.Workers {

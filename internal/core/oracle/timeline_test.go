@@ -9,12 +9,10 @@ import (
 	"github.com/isotone/isotone/internal/core/timeline"
 )
 
-const levelTimelines = 2
-
 // withTimelines returns a state in which a timeline was created at index 7, beside as many as a section of a snapshot does not hold.
 func withTimelines(t *testing.T) oracle.State {
 	t.Helper()
-	s := oracle.State{Level: levelTimelines, ClusterID: 7}
+	s := oracle.State{Level: timeline.Level, ClusterID: 7}
 	s.AddMember(oracle.Member{ID: 1, PeerAddr: "10.0.0.1:60001", Session: 0xA1})
 	s.Apply(5, oracle.Command{Kind: oracle.KindReserve, Target: 1000, Shared: 1000})
 	create := func(index uint64, names ...string) {
@@ -79,13 +77,13 @@ func TestState_WithoutTimelinesNothingIsWrittenAboutThem(t *testing.T) {
 		ceiling uint64
 	}{
 		{oracle.Command{Kind: oracle.KindReserve, Target: 1000}, 1, 0},
-		{oracle.Command{Kind: oracle.KindReserve, Target: 1000, Shared: 900}, levelTimelines, 900},
-		{deletes, levelTimelines, 0},
+		{oracle.Command{Kind: oracle.KindReserve, Target: 1000, Shared: 900}, timeline.Level, 900},
+		{deletes, timeline.Level, 0},
 	} {
 		if got := oracle.LevelOf(c.command); got != c.level {
 			t.Errorf("%+v needs level %d, want %d", c.command, got, c.level)
 		}
-		s := oracle.State{Level: levelTimelines}
+		s := oracle.State{Level: timeline.Level}
 		s.Apply(5, c.command)
 		if s.Timelines.Ceiling != c.ceiling {
 			t.Errorf("after %+v timelines have the ceiling %d, want %d", c.command, s.Timelines.Ceiling, c.ceiling)
@@ -97,7 +95,7 @@ func TestState_WithoutTimelinesNothingIsWrittenAboutThem(t *testing.T) {
 func TestRestored_TimelinesBeginAboveTheFloor(t *testing.T) {
 	s := withTimelines(t)
 	restored := oracle.Restored(s, 5000)
-	restored.Level = levelTimelines
+	restored.Level = timeline.Level
 	if _, _, ok := restored.Timelines.Bounds("orders"); ok {
 		t.Error("there are timestamps before the first reservation")
 	}
@@ -106,7 +104,7 @@ func TestRestored_TimelinesBeginAboveTheFloor(t *testing.T) {
 	if !ok || base < 5000 || restored.Timelines.Len() != s.Timelines.Len() {
 		t.Errorf("%d timelines, orders from %d on, %v", restored.Timelines.Len(), base, ok)
 	}
-	for level, want := range map[uint64]uint64{1: 0, levelTimelines: 5000} { // a timeline may have been created after the backup
+	for level, want := range map[uint64]uint64{1: 0, timeline.Level: 5000} { // a timeline may have been created after the backup
 		if got := oracle.Restored(oracle.State{Level: level}, 5000).Timelines.Ceiling; got != want {
 			t.Errorf("restored at level %d, timelines created later begin at %d, want %d", level, got, want)
 		}

@@ -39,4 +39,4 @@ func (r *Replica) OwnerRound() uint64 { return r.owner.lastRound }
 func (r *Replica) Endings() int { return len(r.leading.timelines.endings.of) }
 
 // Allocators returns of how many timelines this process has an allocator.
-func (r *Replica) Allocators() int { return len(r.owner.allocators) }
+func (r *Replica) Allocators() int { return len(r.owner.issuers) }

@@ -11,6 +11,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/timeline"
 )
 
 // Owners (docs/decisions/0040-timelines.md). The applied log says which process owns which group of timelines. An owner issues within the
@@ -40,13 +41,13 @@ type OwnerAnswer struct {
 	Fence uint64
 }
 
-// owner is what a process does about the timelines that it owns. The allocators serve it while it leads as well.
+// owner is what a process does about the timelines that it owns. The issuers serve it while it leads as well.
 type owner struct {
 	*facts
-	tail       *tail
-	clocks     *clocks
-	load       *load
-	allocators map[string]*oracle.Allocator // of timelines that this process has issued timestamps of
+	tail    *tail
+	clocks  *clocks
+	load    *load
+	issuers map[string]*issuer // of timelines that this process has issued something of
 	// waiting are requests without a round, rounds those in flight, oldest first.
 	waiting []pending
 	rounds  []ownerRound
@@ -57,6 +58,14 @@ type owner struct {
 	lease ownerLease
 	// leaves is set from Input.StopOwning on.
 	leaves bool
+}
+
+// issuer makes what a process issues of a timeline that it owns.
+type issuer struct {
+	oracle.Allocator
+	readWrite timeline.ReadWrite
+	// base and now are the base of the timeline and the clock when it was opened last, in unix nanoseconds.
+	base, now uint64
 }
 
 // ownerRound is a question to all voters, with the requests that it answers.
@@ -267,10 +276,10 @@ func (o *owner) serve(p *pending, stats *Round) {
 func (o *owner) issue(p *pending) *isotone.Error {
 	a, err := o.open(p.Timeline)
 	if err == nil {
-		err = o.passFloor(p, a)
+		err = o.passFloor(p, &a.Allocator)
 	}
 	if err == nil {
-		err = fill(p, a)
+		err = a.fill(p)
 	}
 	return err
 }
@@ -278,7 +287,7 @@ func (o *owner) issue(p *pending) *isotone.Error {
 // passFloor makes what is issued next larger than the floor of a request. What this or an earlier owner has issued is below the ceiling.
 func (o *owner) passFloor(p *pending, a *oracle.Allocator) *isotone.Error {
 	f, now := p.Floor, o.clocks.time()
-	if f == (isotone.Timestamp{}) || a.IsAbove(f) {
+	if f == (isotone.Timestamp{}) || p.Op != timeline.OpIssue || a.IsAbove(f) {
 		return nil
 	}
 	if refused := o.refuseMove(p, f.Time, now, ClientFloorAheadMax); refused != nil {
@@ -292,9 +301,9 @@ func (o *owner) passFloor(p *pending, a *oracle.Allocator) *isotone.Error {
 	return nil
 }
 
-// open returns the allocator of a timeline that this process owns, with its time and its bounds as of now. The base counts at each timestamp,
+// open returns the issuer of a timeline that this process owns, with its time and its bounds as of now. The base counts at each timestamp,
 // so it does not matter what of an earlier tenure is left here.
-func (o *owner) open(name string) (*oracle.Allocator, *isotone.Error) {
+func (o *owner) open(name string) (*issuer, *isotone.Error) {
 	table := &o.state.Timelines
 	have, ok := table.Timeline(name)
 	switch {
@@ -310,31 +319,35 @@ func (o *owner) open(name string) (*oracle.Allocator, *isotone.Error) {
 	if !ok {
 		return nil, isotone.ErrOverloaded
 	}
-	a := o.allocators[name]
+	a := o.issuers[name]
 	switch {
 	case a == nil:
-		a = &oracle.Allocator{}
+		a = &issuer{}
 		a.Open(max(base, 1), ceiling)
-		o.allocators[name] = a
+		o.issuers[name] = a
 	case mutant.On(mutant.BaseOnce):
 		base = 0
 	}
+	a.base, a.now = base, o.clocks.time()
 	a.Extend(ceiling)
-	a.Advance(max(base, o.clocks.time()))
+	a.Advance(max(base, a.now))
 	return a, nil
 }
 
-// forgetDeleted drops the allocators of timelines that a snapshot does not have.
+// forgetDeleted drops the issuers of timelines that a snapshot does not have.
 func (o *owner) forgetDeleted() {
-	for name := range o.allocators { // order-free: each is judged by itself
+	for name := range o.issuers { // order-free: each is judged by itself
 		if _, ok := o.state.Timelines.Timeline(name); !ok {
-			delete(o.allocators, name)
+			delete(o.issuers, name)
 		}
 	}
 }
 
 // fill sets the ranges of a request.
-func fill(p *pending, a *oracle.Allocator) *isotone.Error {
+func (a *issuer) fill(p *pending) *isotone.Error {
+	if p.Op != timeline.OpIssue {
+		return a.answer(p)
+	}
 	for ; p.filled < len(p.Counts); p.filled++ {
 		n, rng, ok := p.Counts[p.filled], isotone.Range{}, false
 		if p.U64 {
@@ -349,6 +362,20 @@ func fill(p *pending, a *oracle.Allocator) *isotone.Error {
 		p.Ranges[p.filled] = rng
 		p.issued += n
 	}
+	return nil
+}
+
+// answer answers a request to the oracle of reads and writes.
+func (a *issuer) answer(p *pending) *isotone.Error {
+	ms, ok := a.readWrite.Do(p.Op, p.At, a.base, a.now, a.Ceiling())
+	switch {
+	case !ok && p.Op == timeline.OpApply:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "%d is beyond all that the timeline %q may have issued, and it is not applied; to go on there, raise the floor of the timeline: isotone timeline floor",
+			p.At, p.Timeline)
+	case !ok:
+		return isotone.ErrOverloaded
+	}
+	p.Ranges[0], p.issued = isotone.Range{First: isotone.Timestamp{Time: ms}, Count: 1}, p.issued+1
 	return nil
 }
 

@@ -50,8 +50,17 @@ func (f *facts) clock() time.Duration {
 	return mutant.Pick(mutant.LeaseOnOldClock, f.mutation.mono, f.mono)
 }
 
+// beginWaits begins the waits of tenures that begin for this process.
+func (o *owner) beginWaits(grants []timeline.Grant) {
+	for _, c := range grants {
+		if g, _ := o.state.Timelines.Group(c.Group); o.owns(g.Owner, g.Session) {
+			o.awaitsLease(c.Group, g)
+		}
+	}
+}
+
 // awaitsLease reports whether this process, which owns the group, has to wait for a lease of an earlier owner. The wait begins when that is
-// first asked in a tenure.
+// first asked in a tenure: with the grant, or with the first request after a snapshot that has it.
 func (o *owner) awaitsLease(name string, g timeline.Group) bool {
 	if !g.WaitsForLease() || mutant.On(mutant.NoOwnerWait) {
 		return false

@@ -108,6 +108,18 @@ func answersUnlogged(t *testing.T) bool {
 	return o.isLeased()
 }
 
+// TestOwnerLease_TheWaitBeginsWithTheGrant: who asks for the first time after it is answered at once.
+func TestOwnerLease_TheWaitBeginsWithTheGrant(t *testing.T) {
+	o := newLeased(t)
+	o.grant(o.third)
+	o.tick(20)
+	token := o.on(o.third, "orders", isotone.Timestamp{}, 1)
+	o.settle()
+	if got := o.third.outcome(token); got != "ok" {
+		t.Errorf("20 ticks after the grant: %q", got)
+	}
+}
+
 // TestOwnerLease_NobodyAnswersBeforeItHasEnded whom the log makes the owner, or acknowledges what it does not know of.
 func TestOwnerLease_NobodyAnswersBeforeItHasEnded(t *testing.T) {
 	for name, harms := range map[string]func(*testing.T) bool{

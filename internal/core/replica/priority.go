@@ -33,7 +33,7 @@ func (r *Replica) giveWay() {
 	}
 	r.raw.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
 		p := r.peers[id]
-		if p == nil || kind == raft.ProgressTypeLearner || !slices.Contains(r.conf.GetVoters(), id) || !r.isActive(id) || pr.Match+priorityLagMax < last {
+		if p == nil || kind == raft.ProgressTypeLearner || !slices.Contains(r.conf.GetVoters(), id) || !r.isActive(id) || p.isLeaving() || pr.Match+priorityLagMax < last {
 			return
 		}
 		if p.hello.Priority > priority {

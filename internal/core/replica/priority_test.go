@@ -34,6 +34,20 @@ func TestPriority_TheLeadershipComesBack(t *testing.T) {
 	}
 }
 
+// TestPriority_NobodyGivesWayToANodeThatLeaves, as the leadership would come back at once.
+func TestPriority_NobodyGivesWayToANodeThatLeaves(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *replica.Config) {
+		cfg.Self.Priority = map[uint64]int64{3: 7}[cfg.Self.NodeID]
+	})
+	one, three := c.nodes[1], c.nodes[3]
+	c.leadBy(t, one)
+	c.turn(three, &replica.Input{StopOwning: true})
+	c.tick(giveWayTicks + 500)
+	if !one.Status().Serving {
+		t.Errorf("node %d leads", c.leader().id)
+	}
+}
+
 // leadBy has a node lead.
 func (c *cluster) leadBy(t *testing.T, n *node) {
 	t.Helper()

@@ -203,7 +203,7 @@ func New(cfg Config) (*Replica, error) {
 	}
 	r := &Replica{
 		facts: facts{cfg: cfg, log: raft.NewMemoryStorage(), conf: &raftpb.ConfState{}, peers: map[uint64]*peerView{}},
-		load:  load{max: cfg.QueueMax, timelines: map[string]int{}}, owner: owner{allocators: map[string]*oracle.Allocator{}, lease: ownerLease{waits: map[string]tenureWait{}}},
+		load:  load{max: cfg.QueueMax, timelines: map[string]int{}}, owner: owner{issuers: map[string]*issuer{}, lease: ownerLease{waits: map[string]tenureWait{}}},
 	}
 	r.interval = newIntervals(&r.cfg)
 	if cfg.LeaseMillis > 0 {

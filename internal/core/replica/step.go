@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/timeline"
 )
 
 // Input is what one turn of the loop collected. Everything but the clocks is optional.
@@ -88,6 +89,10 @@ type Request struct {
 	U64 bool
 	// Timeline names the timeline, "" the default order.
 	Timeline string
+	// Op, if not timeline.OpIssue, asks the oracle of reads and writes of the timeline. There is one count then, of 1, Floor and U64 do
+	// not count, and the answer is the time of First, in unix milliseconds. At is the time of timeline.OpApply, in the same unit.
+	Op timeline.Op
+	At uint64
 	// Counts are the numbers of timestamps requested, each 1 to isotone.RangeCountMax.
 	Counts []uint64
 	// Ranges receives the answers. It is as long as Counts. With U64, First is the place of the first
@@ -104,7 +109,8 @@ type Answer struct {
 	// Moved: the request's floor has moved time ahead of the clock, or was proposed to.
 	Moved bool
 	// Err is nil if the request's Ranges are set, else of code not_leader, no_leader,
-	// overloaded, deadline_exceeded, clock or regressed; not_found if there is no such timeline, or it is sealed.
+	// overloaded, deadline_exceeded, clock or regressed; not_found if there is no such timeline, or it is sealed; invalid_argument if what is to be
+	// applied is beyond its ceiling.
 	Err *isotone.Error
 }
 

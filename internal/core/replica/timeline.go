@@ -78,7 +78,7 @@ func (t *timelines) request(q TimelineRequest) {
 
 // complete sets what a caller does not know: how far the shared ceiling is to be, and the processes of a grant.
 func (t *timelines) complete(c *timeline.Command) {
-	c.Target = t.target()
+	c.Target = t.roomyTarget()
 	if g, _ := t.state.Timelines.Group(c.Group); c.Kind == timeline.KindLeaseEnd {
 		c.Lease = g.Lease
 	}
@@ -149,10 +149,13 @@ func (t *timelines) propose(c timeline.Command, p proposal) bool {
 // commandApplied answers whoever has asked for a command, which was proposed in term and is applied. Requests that wait for an
 // owner or a floor wait for a round again.
 func (t *timelines) commandApplied(term uint64, c timeline.Command, o oracle.Outcome) {
-	if c.Kind == timeline.KindDelete {
+	switch c.Kind {
+	case timeline.KindDelete:
 		if _, ok := t.state.Timelines.Timeline(c.Name); !ok {
-			delete(t.owner.allocators, c.Name)
+			delete(t.owner.issuers, c.Name)
 		}
+	case timeline.KindGrant:
+		t.owner.beginWaits(c.Grants)
 	}
 	if t.role != raft.StateLeader || term != t.term {
 		return // the leader of that term has failed the request
@@ -186,6 +189,17 @@ func (t *timelines) target() uint64 {
 		return 0
 	}
 	return now + t.leading.reach()
+}
+
+// roomyTarget is the shared ceiling to propose with a command by which tenures begin, at the ceiling of before: an epoch above that, so that they have
+// time for 64-bit timestamps and writes until the next reservation, but, by the clock, no further ahead than two reservations.
+func (t *timelines) roomyTarget() uint64 {
+	target := t.target()
+	if target == 0 {
+		return 0
+	}
+	room := uint64(t.cfg.EpochTicks) * uint64(t.cfg.TickInterval)
+	return max(target, min(t.state.Timelines.Ceiling+room, target+t.leading.reach()))
 }
 
 // shared is what a reservation raises the shared ceiling to; 0: there never was a timeline.
@@ -233,7 +247,7 @@ func (t *timelines) grant() {
 		t.movesAt = t.ticks + movesTicks
 	}
 	if len(grants) > 0 {
-		t.granting = t.propose(timeline.Command{Kind: timeline.KindGrant, Grants: grants, Target: t.target()}, proposal{answered: true})
+		t.granting = t.propose(timeline.Command{Kind: timeline.KindGrant, Grants: grants, Target: t.roomyTarget()}, proposal{answered: true})
 	}
 }
 
@@ -267,7 +281,7 @@ func (t *timelines) issue(p *pending) (issued uint64, hold bool, failed *isotone
 	table := &t.state.Timelines
 	have, ok := table.Timeline(p.Timeline)
 	g, _ := table.Group(have.Group)
-	var a *oracle.Allocator
+	var a *issuer
 	hold = ok && have.Bound == 0 && !t.hasOwner(g) && !mutant.On(mutant.OwnUngranted) // until it is granted
 	if t.owner.owns(g.Owner, g.Session) && t.owner.awaitsLease(have.Group, g) {
 		hold, t.endings.awaited = true, true
@@ -276,7 +290,7 @@ func (t *timelines) issue(p *pending) (issued uint64, hold bool, failed *isotone
 		a, failed = t.owner.open(p.Timeline)
 	}
 	if a != nil {
-		hold, failed = t.passFloor(p, a)
+		hold, failed = t.passFloor(p, &a.Allocator)
 	}
 	switch {
 	case failed != nil:
@@ -286,7 +300,7 @@ func (t *timelines) issue(p *pending) (issued uint64, hold bool, failed *isotone
 	case hold:
 		return p.issued, true, nil
 	}
-	failed = fill(p, a)
+	failed = a.fill(p)
 	return p.issued, false, failed
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/lincheck"
 	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/timeline"
 )
 
 // client sends one request after the other to the node that it takes for the leader.
@@ -42,6 +43,9 @@ type call struct {
 	over     bool   // answered, or given up by the client
 	// timeline is nil for the default order.
 	timeline *timelineClient
+	// asks, if not timeline.OpIssue, asks its oracle of reads and writes, with at; op is a place in timelineOrder.readWrites then.
+	asks timeline.Op
+	at   uint64
 }
 
 // operationsMax bounds the history of one run, until its last fault.
@@ -119,7 +123,7 @@ func (w *world) arrive(n *node, k *call) {
 	}
 	n.calls = append(n.calls, k)
 	n.in.requests = append(n.in.requests, replica.Request{
-		Token: uint64(len(n.calls) - 1), Mode: k.mode, U64: k.u64, Timeline: k.timeline.nameOf(), Floor: k.floor, Raise: k.raises(), Counts: k.counts, Ranges: k.ranges,
+		Token: uint64(len(n.calls) - 1), Mode: k.mode, U64: k.u64, Timeline: k.timeline.nameOf(), Op: k.asks, At: k.at, Floor: k.floor, Raise: k.raises(), Counts: k.counts, Ranges: k.ranges,
 	})
 	w.wake(n)
 }

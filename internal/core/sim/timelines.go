@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -32,8 +33,12 @@ type timelines struct {
 type timelineOrder struct {
 	name    string
 	history []lincheck.Operation
-	asked   bool // it was to be created once
-	answers int  // since the last fault
+	// readWrites is what its oracle of reads and writes was asked for, written the latest time of a write that was answered, and seenMillis the
+	// largest time of all answers.
+	readWrites          []lincheck.ReadWrite
+	written, seenMillis uint64
+	asked               bool // it was to be created once
+	answers             int  // since the last fault
 	// seen is the largest timestamp that a client has received.
 	seen isotone.Timestamp
 	// floor is acknowledged since floorAt.
@@ -133,25 +138,15 @@ func (w *world) runTimelineClient(c *timelineClient) {
 		switch {
 		case w.closing:
 			return
-		case len(o.history) >= operationsMax/4 && !w.quiet:
+		case len(o.history)+len(o.readWrites) >= operationsMax/4 && !w.quiet:
 			w.runTimelineClient(c)
 			return
 		}
-		counts := make([]uint64, 1+rng.IntN(2))
-		for i := range counts {
-			counts[i] = 1 + rng.Uint64N(4)
-		}
-		k := &call{timeline: c, op: len(o.history), counts: counts, ranges: make([]isotone.Range, len(counts)), u64: rng.IntN(4) == 0}
+		k := w.drawTimelineCall(c)
 		if rng.Float64() < w.cfg.leaseShare {
 			k.mode = isotone.ReadLease
 		} else {
 			k.mode = isotone.ReadQuorum
-		}
-		if rng.IntN(3) == 0 {
-			k.floor = o.seen
-		}
-		for range counts {
-			o.history = append(o.history, lincheck.Operation{Client: c.id, Invocation: int64(w.now)})
 		}
 		if c.target == nil || rng.IntN(20) == 0 {
 			c.target = w.timelineTarget()
@@ -160,6 +155,26 @@ func (w *world) runTimelineClient(c *timelineClient) {
 		w.after(w.clientTransit(), func() { w.arrive(n, k) })
 		w.after(time.Duration(3+rng.IntN(timeoutMax))*w.cfg.tick, func() { w.finish(k, errConnectionLost) })
 	})
+}
+
+// drawTimelineCall draws what a client asks for, and notes that in a history.
+func (w *world) drawTimelineCall(c *timelineClient) *call {
+	rng, o := w.timelines.rng, c.order
+	if rng.IntN(4) == 0 {
+		return w.drawReadWrite(c)
+	}
+	counts := make([]uint64, 1+rng.IntN(2))
+	for i := range counts {
+		counts[i] = 1 + rng.Uint64N(4)
+	}
+	k := &call{timeline: c, op: len(o.history), counts: counts, ranges: make([]isotone.Range, len(counts)), u64: rng.IntN(4) == 0}
+	if rng.IntN(3) == 0 {
+		k.floor = o.seen
+	}
+	for range counts {
+		o.history = append(o.history, lincheck.Operation{Client: c.id, Invocation: int64(w.now)})
+	}
+	return k
 }
 
 // finishTimeline ends a call of a timeline, and judges what can be judged at once.
@@ -179,9 +194,13 @@ func (w *world) finishTimeline(k *call, err *isotone.Error) {
 		return
 	}
 	o.answers++
-	invoked := time.Duration(o.history[k.op].Invocation)
+	invoked := k.invoked()
 	if !o.asked || o.goneAt > 0 && invoked > o.goneAt {
 		w.fail("T11: the timeline %q issues, which there is not", o.name)
+	}
+	if k.asks != timeline.OpIssue {
+		w.takeReadWrite(k)
+		return
 	}
 	for i := range k.ranges {
 		w.stats.Timelines++
@@ -234,7 +253,7 @@ func (w *world) drawTimelineChange(n *node, o *timelineOrder) (c timeline.Comman
 	if !exists || rng.IntN(20) == 0 {
 		c = timeline.Command{Kind: timeline.KindCreate, Creations: []timeline.Creation{{Name: o.name}}}
 		if rng.IntN(4) == 0 {
-			c.Creations[0].Above = o.seen.Time
+			c.Creations[0].Above = max(o.seen.Time, o.seenMillis*uint64(time.Millisecond))
 		}
 		return c, true
 	}
@@ -348,7 +367,7 @@ func (w *world) forgetTimelines() {
 // latestOfTimelines returns the largest time of an answer on a timeline.
 func (w *world) latestOfTimelines() (latest uint64) {
 	for _, o := range w.timelines.lines {
-		latest = max(latest, o.seen.Time, o.floor)
+		latest = max(latest, o.seen.Time, o.floor, o.seenMillis*uint64(time.Millisecond))
 	}
 	return latest
 }
@@ -370,7 +389,7 @@ func (w *world) silentTimeline() string {
 // judgeTimelines checks the history of each name.
 func (w *world) judgeTimelines() {
 	for _, o := range w.timelines.lines {
-		if err := lincheck.Check(o.history); err != nil && w.violation == nil {
+		if err := cmp.Or(lincheck.Check(o.history), lincheck.CheckReadWrite(o.readWrites)); err != nil && w.violation == nil {
 			w.fail("timeline %q: %w", o.name, err)
 		}
 	}

@@ -160,7 +160,7 @@ func (t *Table) move(index uint64, c Command, have Timeline, g Group) Refusal {
 	}
 	if !mutant.On(mutant.MoveKeepsFloor) {
 		have.Base = t.ceilingOf(have)
-		t.Reserve(0)
+		t.Reserve(c.Target)
 		have.Ceiling = t.ceilingFor(have.Base)
 	}
 	have.Group, have.Since = c.Group, index

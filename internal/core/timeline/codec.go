@@ -37,7 +37,7 @@ func (c Command) Append(b []byte) []byte {
 	b = number(text(b, c.Name), c.ID)
 	switch c.Kind {
 	case KindMove:
-		b = text(b, c.Group)
+		b = number(text(b, c.Group), c.Target)
 	case KindFloor:
 		b = number(b, c.Time)
 	case KindQuota:
@@ -70,7 +70,7 @@ func DecodeCommand(b []byte) (Command, error) {
 	case KindDelete, KindSeal:
 		c.Name, c.ID = d.name(), d.number()
 	case KindMove:
-		c.Name, c.ID, c.Group = d.name(), d.number(), d.name()
+		c.Name, c.ID, c.Group, c.Target = d.name(), d.number(), d.name(), d.number()
 	case KindFloor:
 		c.Name, c.ID, c.Time = d.name(), d.number(), d.number()
 	case KindQuota:

@@ -12,7 +12,7 @@ const (
 	KindCreate Kind = 2
 	// KindDelete deletes the timeline Name.
 	KindDelete Kind = 3
-	// KindMove puts the timeline Name into Group.
+	// KindMove puts the timeline Name into Group, and raises the shared ceiling to Target.
 	KindMove Kind = 4
 	// KindFloor has the timeline Name issue above Time.
 	KindFloor Kind = 5

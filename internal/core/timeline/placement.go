@@ -11,18 +11,16 @@ type Node struct {
 	Ready, Settled bool
 }
 
-const (
-	// Groups are moved if the most and the fewest groups of a node differ by at least unevenMin, and by more than the most divided by
-	// unevenShare.
-	unevenMin, unevenShare = 3, 5
-)
+// IsUneven reports whether groups are moved if one node has the most of them and another the fewest: if the numbers differ by at least three, and by
+// more than a fifth of the most.
+func IsUneven(most, fewest int) bool { return most-fewest >= 3 && (most-fewest)*5 > most }
 
 // Place returns the grants by which groups with timelines come to where they belong; at most one for each group:
 //
 //  1. A group whose owner is gone goes to the first node that it prefers, or else to the one with the fewest groups.
 //  2. With move, a group goes to a settled node that it prefers to its owner.
 //  3. With move, groups without preferences go from the settled node with the most groups to the one with the fewest, until these differ by at
-//     most one, if they differ by unevenMin or more and by more than a fifth of the most.
+//     most one, if they are uneven; see [IsUneven].
 //
 // Only nodes that are ready get groups. The first node has to be; it comes first where they are equal. hasOwner reports whether the owner of a group is
 // there. Once the grants are applied there are none left: groups do not move back and forth.
@@ -128,8 +126,8 @@ func (p *placement) level() {
 		if most < 0 {
 			return
 		}
-		have, uneven := p.owned[most], len(p.owned[most])-len(p.owned[least])
-		if uneven < 2 || !moving && (uneven < unevenMin || uneven*unevenShare <= len(have)) {
+		have, fewest := p.owned[most], len(p.owned[least])
+		if len(have)-fewest < 2 || !moving && !IsUneven(len(have), fewest) {
 			return
 		}
 		free := slices.IndexFunc(have, func(name string) bool { return len(p.table.groups[name].Prefer) == 0 })

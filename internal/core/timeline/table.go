@@ -8,6 +8,8 @@ import (
 )
 
 const (
+	// Level is the feature level that timelines need.
+	Level = 2
 	// TimelinesMax is the largest number of timelines.
 	TimelinesMax = 100_000
 	// GroupsMax is the largest number of groups: SlotGroups, and those that operators make.

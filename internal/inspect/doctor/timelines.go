@@ -14,12 +14,8 @@ import (
 )
 
 const (
-	// timelinesLevel is the feature level that timelines need.
-	timelinesLevel = 2
 	// nearLimit is the part of a limit from which on there is a warning.
 	nearLimit = 0.9
-	// unevenMin and unevenShare say when the leader moves groups to other nodes, as in internal/core/timeline/placement.go.
-	unevenMin, unevenShare = 3, 5
 	// settled is how long a leader has led, and a node has run, before groups ought to be where they belong: the leader moves them to
 	// nodes that have been connected with it for 30 s.
 	settled = time.Minute
@@ -87,14 +83,14 @@ func (j *findings) timelineLevel(c *Cluster) {
 	on := slices.ContainsFunc(c.Report.Views, func(v survey.View) bool {
 		return v.State != nil && v.State.Timelines != nil && v.State.Timelines.Permitted
 	})
-	if l == nil || !on || l.Level >= timelinesLevel {
+	if l == nil || !on || l.Level >= timeline.Level {
 		return
 	}
 	do := "isotone upgrade finalize, once no older version is to be restored"
-	if l.Next < timelinesLevel {
+	if l.Next < timeline.Level {
 		do = fmt.Sprintf("upgrade node %s; then: isotone upgrade finalize", joined(l.Missing))
 	}
-	j.add(Problem, "timelines", "feature level", fmt.Sprintf("TIMELINES=1, but the feature level is %d, and timelines need %d: none can be created", l.Level, timelinesLevel), do)
+	j.add(Problem, "timelines", "feature level", fmt.Sprintf("TIMELINES=1, but the feature level is %d, and timelines need %d: none can be created", l.Level, timeline.Level), do)
 }
 
 // timelineLimits judges whether there is room for more.
@@ -274,8 +270,7 @@ func (j *findings) spread(p *placement) {
 		}
 	}
 	have := p.owned(most)
-	uneven := len(have) - len(p.owned(least))
-	if uneven < unevenMin || uneven*unevenShare <= len(have) || len(have[0].Prefer) > 0 {
+	if !timeline.IsUneven(len(have), len(p.owned(least))) || len(have[0].Prefer) > 0 {
 		return
 	}
 	j.add(Warning, "timelines", "owners", fmt.Sprintf("uneven: node %d owns %s, node %d %d", most, count(len(have), "group"), least, len(p.owned(least))), p.move(have[0].Name, least))
