@@ -13,6 +13,7 @@ import (
 // link is one direction between two nodes.
 type link struct {
 	blocked int // number of faults that block it
+	mail    mail
 }
 
 // weather is the quality of all links. loss and double are probabilities.
