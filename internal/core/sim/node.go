@@ -29,8 +29,11 @@ type node struct {
 	published   interval.Estimate
 	publishedBy uint64
 	in          inbox
-	// waking is set while a turn is scheduled.
+	// spare is the empty inbox of an earlier turn: the next one reuses its memory.
+	spare inbox
+	// waking is set while a turn is scheduled. awake takes it, unless the process has ended.
 	waking bool
+	awake  func()
 	paused bool
 	// deafUntil is until when entries of the log are lost that are sent to it.
 	deafUntil time.Duration
@@ -96,6 +99,11 @@ type inbox struct {
 	clockAnswers []replica.ClockAnswer
 }
 
+// emptied returns an empty inbox that has the memory of i.
+func (i *inbox) emptied() inbox {
+	return inbox{messages: i.messages[:0], requests: i.requests[:0], clocks: i.clocks[:0]}
+}
+
 func (n *node) up() bool { return n.replica != nil }
 
 // knows reports whether o is among the peers that n's transport was given.
@@ -159,7 +167,7 @@ func (w *world) start(n *node) {
 	n.members, n.voters = r.Members(), nil
 	n.makers, n.retired, n.workersRefused, n.leaseCalls, n.agreedAt = nil, nil, nil, nil, 0
 	n.timelineCalls = nil
-	n.waking, n.published = false, interval.Estimate{}
+	n.waking, n.awake, n.published = false, w.turnOf(n, n.session), interval.Estimate{}
 	limit := n.began.limit
 	if n.began.turn > 0 {
 		limit = n.aloneLimit(w) + w.lead()
@@ -217,17 +225,21 @@ func (w *world) wake(n *node) {
 		return
 	}
 	n.waking = true
-	session := n.session
 	delay := w.between(0, 200*time.Microsecond)
 	if w.chance(0.001) {
 		delay = w.between(0, 20*time.Millisecond)
 	}
-	w.after(delay, func() {
+	w.after(delay, n.awake)
+}
+
+// turnOf returns what a process does when it was woken.
+func (w *world) turnOf(n *node, session uint64) func() {
+	return func() {
 		if n.session == session {
 			n.waking = false
 			w.turn(n)
 		}
-	})
+	}
 }
 
 // turn is one turn of a node's loop.
@@ -247,6 +259,7 @@ func (w *world) turn(n *node) {
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
 		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, StopOwning: in.stopOwning, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases, TimelineRequests: in.timelines, OwnerAsks: in.ownerAsks, OwnerAnswers: in.ownerAnswers,
 	})
+	n.spare = in.emptied()
 	if e.Fatal != nil {
 		w.fatal(n, e.Fatal)
 		return
@@ -292,7 +305,7 @@ func (w *world) turn(n *node) {
 // if some sockets were not read yet. The order within a kind is kept.
 func (w *world) collect(n *node) inbox {
 	in := n.in
-	n.in = inbox{}
+	n.in, n.spare = n.spare, inbox{}
 	partial, short := w.cfg.partial, 0.5
 	if n.slowTurns > 0 {
 		n.slowTurns--
@@ -308,7 +321,7 @@ func (w *world) collect(n *node) inbox {
 	n.in.messages = append(n.in.messages, in.messages[keep:]...)
 	in.messages = in.messages[:keep]
 	if w.chance(0.3) {
-		in.requests, n.in.requests = nil, in.requests
+		in.requests, n.in.requests = n.in.requests, in.requests
 	}
 	if w.chance(0.3) {
 		in.persisted, n.in.persisted = nil, in.persisted
