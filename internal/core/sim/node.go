@@ -344,7 +344,7 @@ func (w *world) memberChange(n *node) {
 
 // inspect checks one node after a turn.
 func (w *world) inspect(n *node) {
-	s := n.replica.Status()
+	s := n.replica.Brief()
 	w.note('s', n.id, s.Term, uint64(s.Role), s.Applied, s.Ceiling)
 	if s.Serving {
 		if s.Time >= s.Ceiling {
@@ -383,8 +383,8 @@ func (w *world) servedBy(term, id uint64) bool {
 }
 
 // agree checks that nodes have the same state at the same log index.
-func (w *world) agree(n *node, s replica.Status) {
-	if s.Applied == n.agreedAt || s.Forming != "" {
+func (w *world) agree(n *node, s replica.Brief) {
+	if s.Applied == n.agreedAt || s.Forming {
 		return
 	}
 	n.agreedAt = s.Applied
@@ -411,8 +411,11 @@ func (w *world) leader() *node {
 	var best *node
 	var term uint64
 	for _, n := range w.nodes {
-		if n.up() && n.replica.Status().Serving && n.replica.Status().Term >= term {
-			best, term = n, n.replica.Status().Term
+		if !n.up() {
+			continue
+		}
+		if s := n.replica.Brief(); s.Serving && s.Term >= term {
+			best, term = n, s.Term
 		}
 	}
 	return best
