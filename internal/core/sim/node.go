@@ -1,8 +1,8 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -177,7 +177,7 @@ func (w *world) start(n *node) {
 	w.tick(n, n.session)
 }
 
-func clientAddr(id uint64) string { return fmt.Sprintf("node%d", id) }
+func clientAddr(id uint64) string { return "node" + strconv.FormatUint(id, 10) }
 
 // crash kills a process.
 func (w *world) crash(n *node) {
