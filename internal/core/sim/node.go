@@ -28,9 +28,8 @@ type node struct {
 	steady      *steady
 	published   interval.Estimate
 	publishedBy uint64
-	in          inbox
-	// spare is the empty inbox of an earlier turn: the next one reuses its memory.
-	spare inbox
+	// in is what has arrived. spare is empty: it was that of the latest turn, and becomes the next one, so the memory is reused.
+	in, spare *inbox
 	// waking is set while a turn is scheduled. awake takes it, unless the process has ended.
 	waking bool
 	awake  func()
@@ -99,9 +98,9 @@ type inbox struct {
 	clockAnswers []replica.ClockAnswer
 }
 
-// emptied returns an empty inbox that has the memory of i.
-func (i *inbox) emptied() inbox {
-	return inbox{messages: i.messages[:0], requests: i.requests[:0], clocks: i.clocks[:0]}
+// empty empties an inbox, which keeps its memory.
+func (i *inbox) empty() {
+	*i = inbox{messages: i.messages[:0], requests: i.requests[:0], clocks: i.clocks[:0]}
 }
 
 func (n *node) up() bool { return n.replica != nil }
@@ -163,7 +162,8 @@ func (w *world) start(n *node) {
 		return
 	}
 	w.trace("node %d starts, start %d, log to %d", n.id, d.boot, d.lastIndex())
-	n.replica, n.in, n.calls, n.refused, n.paused, n.pauseNext = r, inbox{}, nil, false, false, 0
+	n.replica, n.calls, n.refused, n.paused, n.pauseNext = r, nil, false, false, 0
+	n.in, n.spare = &inbox{}, &inbox{}
 	n.members, n.voters = r.Members(), nil
 	n.makers, n.retired, n.workersRefused, n.leaseCalls, n.agreedAt = nil, nil, nil, nil, 0
 	n.timelineCalls = nil
@@ -259,7 +259,7 @@ func (w *world) turn(n *node) {
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
 		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, StopOwning: in.stopOwning, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases, TimelineRequests: in.timelines, OwnerAsks: in.ownerAsks, OwnerAnswers: in.ownerAnswers,
 	})
-	n.spare = in.emptied()
+	in.empty()
 	if e.Fatal != nil {
 		w.fatal(n, e.Fatal)
 		return
@@ -303,9 +303,9 @@ func (w *world) turn(n *node) {
 
 // collect returns what one turn works on: mostly all that has arrived, sometimes part of it, as
 // if some sockets were not read yet. The order within a kind is kept.
-func (w *world) collect(n *node) inbox {
+func (w *world) collect(n *node) *inbox {
 	in := n.in
-	n.in, n.spare = n.spare, inbox{}
+	n.in, n.spare = n.spare, in
 	partial, short := w.cfg.partial, 0.5
 	if n.slowTurns > 0 {
 		n.slowTurns--
@@ -359,8 +359,9 @@ func (w *world) inspect(n *node) {
 	w.noteClock(n)
 	w.checkRevoked(n)
 	w.checkCeiling(n, s.Ceiling)
-	for _, q := range n.replica.Queues() {
-		if q.Length > q.Max {
+	queues := n.replica.Queues()
+	for i := range queues {
+		if q := &queues[i]; q.Length > q.Max {
 			w.fail("I7: node %d has %d %s, at most %d are allowed", n.id, q.Length, q.Name, q.Max)
 		}
 	}
