@@ -30,7 +30,8 @@ const (
 
 // encodeJournalRecord returns the record of changes that resulted in d.
 func encodeJournalRecord(d *draft, changes []change) []byte {
-	b := append(EncodeIdentity(d.identity), EncodeState(d.state)...)
+	b := make([]byte, 0, SectorBytes) // enough for most
+	b = append(append(b, EncodeIdentity(d.identity)...), EncodeState(d.state)...)
 	for i := range changes {
 		b = appendChange(b, &changes[i])
 	}
@@ -221,6 +222,7 @@ func (t *table) whole(s *State) []change {
 	if t.snapshot != nil {
 		first.snapshot = &snapshotChange{s.Snapshot, t.snapshot}
 	}
+	second.entries = make([]entryChange, 0, len(t.log))
 	for _, index := range slices.Sorted(maps.Keys(t.log)) {
 		// Its term is in the encoding, too, and is not needed here.
 		second.entries = append(second.entries, entryChange{Position{Index: index}, t.log[index]})

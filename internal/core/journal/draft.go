@@ -40,12 +40,11 @@ func prepare(w *Write) (c change, err error) {
 		return change{}, err
 	}
 	for _, e := range w.Entries {
-		name := fmt.Sprintf("log entry %d", e.GetIndex())
 		switch {
 		case e.GetType() < raftpb.EntryNormal || e.GetType() > raftpb.EntryConfChangeV2:
-			return change{}, fmt.Errorf("%s has the unknown type %d", name, e.GetType())
+			return change{}, fmt.Errorf("log entry %d has the unknown type %d", e.GetIndex(), e.GetType())
 		case len(e.GetData()) > EntryDataBytesMax:
-			return change{}, &LimitError{What: name, Size: len(e.GetData()), Max: EntryDataBytesMax}
+			return change{}, &LimitError{What: fmt.Sprintf("log entry %d", e.GetIndex()), Size: len(e.GetData()), Max: EntryDataBytesMax}
 		}
 		c.entries = append(c.entries, entryChange{Position{e.GetIndex(), e.GetTerm()}, EncodeEntry(e)})
 	}

@@ -70,12 +70,12 @@ const (
 
 // sum returns the checksum of the encoding of what; index is that of an entry.
 func sum(what byte, index uint64, encoding []byte) uint64 {
-	head := binary.BigEndian.AppendUint64([]byte{what}, index)
+	head := binary.BigEndian.AppendUint64(append(make([]byte, 0, 1+8), what), index)
 	return uint64(crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, encoding))
 }
 
 func EncodeIdentity(id Identity) []byte {
-	return appendUint64s(nil, id.ClusterID, id.NodeID, id.Incarnation, id.Boot)
+	return appendUint64s(make([]byte, 0, identityBytes), id.ClusterID, id.NodeID, id.Incarnation, id.Boot)
 }
 
 func DecodeIdentity(b []byte) (id Identity, err error) {

@@ -173,8 +173,8 @@ const sectorsAtOnce = 128
 func (r *sectorReader) at(number int64) (sector, bool, error) {
 	if i := number - r.from; i < 0 || i >= int64(len(r.buffer)/SectorBytes) {
 		n := min(r.journal.sectors-number, sectorsAtOnce)
-		if cap(r.buffer) == 0 {
-			r.buffer = make([]byte, 0, sectorsAtOnce*SectorBytes)
+		if int64(cap(r.buffer)) < n*SectorBytes {
+			r.buffer = make([]byte, 0, n*SectorBytes)
 		}
 		r.from, r.buffer = number, r.buffer[:n*SectorBytes]
 		if err := ReadAt(r.journal.file, r.buffer, r.journal.at(number)); err != nil {

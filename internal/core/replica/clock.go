@@ -122,7 +122,7 @@ func (c *clocks) update() {
 
 // ofQuorum returns the largest reading that a quorum of the voters reaches.
 func (c *clocks) ofQuorum(voters []uint64) reading {
-	var clocks []uint64
+	clocks := make([]uint64, 0, len(voters))
 	for _, id := range voters {
 		if id == c.cfg.Self.NodeID {
 			clocks = append(clocks, min(c.now, clockMax))

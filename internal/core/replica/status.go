@@ -57,13 +57,30 @@ type Status struct {
 	Interval IntervalStatus
 }
 
+// Brief is the part of a [Status] that tells who leads, and how far the node is.
+type Brief struct {
+	ClusterID, Term, Leader uint64
+	Role                    raft.StateType
+	Forming, Serving        bool
+	Time, Ceiling, Applied  uint64
+}
+
+// Brief returns the part of the status after the latest step that costs next to nothing: the simulator asks after each.
+func (r *Replica) Brief() Brief {
+	b := Brief{
+		ClusterID: r.state.ClusterID, Term: r.term, Leader: r.lead, Role: r.role, Forming: r.forming != nil, Serving: r.leading.alloc.IsOpen(),
+		Time: r.leading.alloc.Time(), Ceiling: r.state.Ceiling, Applied: r.applied,
+	}
+	if b.Forming {
+		b.ClusterID = 0 // prepared, perhaps in vain
+	}
+	return b
+}
+
 // Status returns the status after the latest step. Its slices are replaced, never changed, by
 // later steps.
 func (r *Replica) Status() Status {
-	cluster := r.state.ClusterID
-	if r.forming != nil {
-		cluster = 0 // prepared, perhaps in vain
-	}
+	b := r.Brief()
 	committed := r.applied
 	if r.raw != nil {
 		committed = r.raw.BasicStatus().HardState.GetCommit()
@@ -73,21 +90,21 @@ func (r *Replica) Status() Status {
 		last = 0 // the log in memory has no such error
 	}
 	return Status{
-		ClusterID: cluster,
+		ClusterID: b.ClusterID,
 		Level:     r.state.CurrentLevel(),
 		Forming:   r.forming.status(),
-		Term:      r.term,
-		Role:      r.role,
-		Leader:    r.lead,
-		Serving:   r.leading.alloc.IsOpen(),
+		Term:      b.Term,
+		Role:      b.Role,
+		Leader:    b.Leader,
+		Serving:   b.Serving,
 		Over:      r.leading.over,
-		Time:      r.leading.alloc.Time(),
-		Ceiling:   r.state.Ceiling,
+		Time:      b.Time,
+		Ceiling:   b.Ceiling,
 		Leased:    r.leading.lease.held && r.mono < r.leading.lease.until,
 		Waiting:   r.load.size,
 		Last:      last,
 		Committed: committed,
-		Applied:   r.applied,
+		Applied:   b.Applied,
 		Counters:  r.counters,
 
 		Workers:          r.ids.held,

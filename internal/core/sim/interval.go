@@ -387,8 +387,8 @@ func (w *world) noteClusterClock(n *node, e *replica.Effects) {
 	if v.length == 0 {
 		return
 	}
-	s := n.replica.Status()
-	if c, ok := n.replica.ClusterClock(); ok && s.ClusterID == w.cluster {
+	cluster := n.replica.Brief().ClusterID
+	if c, ok := n.replica.ClusterClock(); ok && cluster == w.cluster {
 		v.clocks[c.Term] = termClock{c, n.steady}
 		if c.Term > v.opened {
 			w.trace("the clock of term %d runs on node %d", c.Term, n.id)
@@ -396,7 +396,7 @@ func (w *world) noteClusterClock(n *node, e *replica.Effects) {
 		v.opened = max(v.opened, c.Term)
 	}
 	if e.ClockChanged {
-		n.published, n.publishedBy = *n.replica.ClockEstimate(), s.ClusterID
+		n.published, n.publishedBy = *n.replica.ClockEstimate(), cluster
 	}
 	for _, q := range e.AskClock {
 		w.sendClockMessage(n, q.Peer, func(to *node) {

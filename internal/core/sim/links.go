@@ -50,10 +50,10 @@ func (w *world) breakLinks() {
 			w.fail("liveness: no answer within %d ticks, though the links between %v are in order", healTicks, ids(quorum))
 		}
 		l := w.leader()
-		if l == nil || w.now < from+healTicks*w.cfg.tick || l.replica.Status().Term <= latest {
+		if l == nil || w.now < from+healTicks*w.cfg.tick || l.replica.Brief().Term <= latest {
 			continue
 		}
-		latest = l.replica.Status().Term
+		latest = l.replica.Brief().Term
 		terms++
 		if by[l.id]++; by[l.id] > brokenTermsMax {
 			w.fail("liveness: node %d served in %d terms, though the links between %v are in order", l.id, by[l.id], ids(quorum))
@@ -73,7 +73,7 @@ func (w *world) drawQuorum() (quorum []*node) {
 	if l == nil || len(l.replica.OutgoingVoters()) > 0 {
 		return nil
 	}
-	lead, voters := l.replica.Status(), 0
+	lead, voters := l.replica.Brief(), 0
 	for _, m := range l.replica.Members() {
 		if m.Learner {
 			continue
@@ -92,11 +92,11 @@ func (w *world) drawQuorum() (quorum []*node) {
 }
 
 // follows reports whether n is l, or is connected to it, follows it, and knows the same voters.
-func (w *world) follows(n, l *node, lead replica.Status) bool {
+func (w *world) follows(n, l *node, lead replica.Brief) bool {
 	if !n.up() {
 		return false
 	}
-	s := n.replica.Status()
+	s := n.replica.Brief()
 	return s.Term == lead.Term && s.Leader == lead.Leader && slices.Equal(n.voterIDs(), l.voterIDs()) && (n == l || w.connected(n, l))
 }
 

@@ -13,6 +13,7 @@ import (
 // link is one direction between two nodes.
 type link struct {
 	blocked int // number of faults that block it
+	mail    mail
 }
 
 // weather is the quality of all links. loss and double are probabilities.
@@ -126,8 +127,8 @@ func (w *world) dial(dialer, acceptor *node) {
 // connection: the other one dials then.
 func (w *world) askPeer(n, to *node) {
 	c := w.conn(n, to)
-	switch s := n.replica.Status(); {
-	case s.Leader != raft.None || s.Forming != "" || !n.knows(to):
+	switch s := n.replica.Brief(); {
+	case s.Leader != raft.None || s.Forming || !n.knows(to):
 		c.asked = w.now
 	case w.now-c.asked < askTicks*w.cfg.tick || n.paused || to.paused || w.link(n, to).blocked > 0 || w.link(to, n).blocked > 0:
 	default:
@@ -242,7 +243,7 @@ func (w *world) refused(n, by *node, r *replica.Refusal) {
 func (w *world) latest() *node {
 	var latest *node
 	for _, o := range w.nodes {
-		if o.up() && (latest == nil || o.replica.Status().Applied > latest.replica.Status().Applied) {
+		if o.up() && (latest == nil || o.replica.Brief().Applied > latest.replica.Brief().Applied) {
 			latest = o
 		}
 	}

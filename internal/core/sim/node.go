@@ -1,8 +1,8 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -28,9 +28,11 @@ type node struct {
 	steady      *steady
 	published   interval.Estimate
 	publishedBy uint64
-	in          inbox
-	// waking is set while a turn is scheduled.
+	// in is what has arrived. spare is empty: it was that of the latest turn, and becomes the next one, so the memory is reused.
+	in, spare *inbox
+	// waking is set while a turn is scheduled. awake takes it, unless the process has ended.
 	waking bool
+	awake  func()
 	paused bool
 	// deafUntil is until when entries of the log are lost that are sent to it.
 	deafUntil time.Duration
@@ -96,6 +98,11 @@ type inbox struct {
 	clockAnswers []replica.ClockAnswer
 }
 
+// empty empties an inbox, which keeps its memory.
+func (i *inbox) empty() {
+	*i = inbox{messages: i.messages[:0], requests: i.requests[:0], clocks: i.clocks[:0]}
+}
+
 func (n *node) up() bool { return n.replica != nil }
 
 // knows reports whether o is among the peers that n's transport was given.
@@ -155,11 +162,12 @@ func (w *world) start(n *node) {
 		return
 	}
 	w.trace("node %d starts, start %d, log to %d", n.id, d.boot, d.lastIndex())
-	n.replica, n.in, n.calls, n.refused, n.paused, n.pauseNext = r, inbox{}, nil, false, false, 0
+	n.replica, n.calls, n.refused, n.paused, n.pauseNext = r, nil, false, false, 0
+	n.in, n.spare = &inbox{}, &inbox{}
 	n.members, n.voters = r.Members(), nil
 	n.makers, n.retired, n.workersRefused, n.leaseCalls, n.agreedAt = nil, nil, nil, nil, 0
 	n.timelineCalls = nil
-	n.waking, n.published = false, interval.Estimate{}
+	n.waking, n.awake, n.published = false, w.turnOf(n, n.session), interval.Estimate{}
 	limit := n.began.limit
 	if n.began.turn > 0 {
 		limit = n.aloneLimit(w) + w.lead()
@@ -169,7 +177,7 @@ func (w *world) start(n *node) {
 	w.tick(n, n.session)
 }
 
-func clientAddr(id uint64) string { return fmt.Sprintf("node%d", id) }
+func clientAddr(id uint64) string { return "node" + strconv.FormatUint(id, 10) }
 
 // crash kills a process.
 func (w *world) crash(n *node) {
@@ -217,17 +225,21 @@ func (w *world) wake(n *node) {
 		return
 	}
 	n.waking = true
-	session := n.session
 	delay := w.between(0, 200*time.Microsecond)
 	if w.chance(0.001) {
 		delay = w.between(0, 20*time.Millisecond)
 	}
-	w.after(delay, func() {
+	w.after(delay, n.awake)
+}
+
+// turnOf returns what a process does when it was woken.
+func (w *world) turnOf(n *node, session uint64) func() {
+	return func() {
 		if n.session == session {
 			n.waking = false
 			w.turn(n)
 		}
-	})
+	}
 }
 
 // turn is one turn of a node's loop.
@@ -247,6 +259,7 @@ func (w *world) turn(n *node) {
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
 		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, StopOwning: in.stopOwning, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases, TimelineRequests: in.timelines, OwnerAsks: in.ownerAsks, OwnerAnswers: in.ownerAnswers,
 	})
+	in.empty()
 	if e.Fatal != nil {
 		w.fatal(n, e.Fatal)
 		return
@@ -290,9 +303,9 @@ func (w *world) turn(n *node) {
 
 // collect returns what one turn works on: mostly all that has arrived, sometimes part of it, as
 // if some sockets were not read yet. The order within a kind is kept.
-func (w *world) collect(n *node) inbox {
+func (w *world) collect(n *node) *inbox {
 	in := n.in
-	n.in = inbox{}
+	n.in, n.spare = n.spare, in
 	partial, short := w.cfg.partial, 0.5
 	if n.slowTurns > 0 {
 		n.slowTurns--
@@ -308,7 +321,7 @@ func (w *world) collect(n *node) inbox {
 	n.in.messages = append(n.in.messages, in.messages[keep:]...)
 	in.messages = in.messages[:keep]
 	if w.chance(0.3) {
-		in.requests, n.in.requests = nil, in.requests
+		in.requests, n.in.requests = n.in.requests, in.requests
 	}
 	if w.chance(0.3) {
 		in.persisted, n.in.persisted = nil, in.persisted
@@ -331,7 +344,7 @@ func (w *world) memberChange(n *node) {
 
 // inspect checks one node after a turn.
 func (w *world) inspect(n *node) {
-	s := n.replica.Status()
+	s := n.replica.Brief()
 	w.note('s', n.id, s.Term, uint64(s.Role), s.Applied, s.Ceiling)
 	if s.Serving {
 		if s.Time >= s.Ceiling {
@@ -346,8 +359,9 @@ func (w *world) inspect(n *node) {
 	w.noteClock(n)
 	w.checkRevoked(n)
 	w.checkCeiling(n, s.Ceiling)
-	for _, q := range n.replica.Queues() {
-		if q.Length > q.Max {
+	queues := n.replica.Queues()
+	for i := range queues {
+		if q := &queues[i]; q.Length > q.Max {
 			w.fail("I7: node %d has %d %s, at most %d are allowed", n.id, q.Length, q.Name, q.Max)
 		}
 	}
@@ -370,8 +384,8 @@ func (w *world) servedBy(term, id uint64) bool {
 }
 
 // agree checks that nodes have the same state at the same log index.
-func (w *world) agree(n *node, s replica.Status) {
-	if s.Applied == n.agreedAt || s.Forming != "" {
+func (w *world) agree(n *node, s replica.Brief) {
+	if s.Applied == n.agreedAt || s.Forming {
 		return
 	}
 	n.agreedAt = s.Applied
@@ -398,8 +412,11 @@ func (w *world) leader() *node {
 	var best *node
 	var term uint64
 	for _, n := range w.nodes {
-		if n.up() && n.replica.Status().Serving && n.replica.Status().Term >= term {
-			best, term = n, n.replica.Status().Term
+		if !n.up() {
+			continue
+		}
+		if s := n.replica.Brief(); s.Serving && s.Term >= term {
+			best, term = n, s.Term
 		}
 	}
 	return best

@@ -226,7 +226,7 @@ func (w *world) raiseFloor(l *node) bool {
 	if w.floor.asked > 0 {
 		return false
 	}
-	s := l.replica.Status()
+	s := l.replica.Brief()
 	w.floor.asked = s.Ceiling + uint64(w.between(0, time.Hour))
 	w.trace("the floor is to be raised to %v", time.Duration(w.floor.asked)-worldStart)
 	l.in.floor = &replica.FloorRequest{Time: w.floor.asked, Force: true}
@@ -244,7 +244,7 @@ type floor struct {
 // noteFloor notes when the floor is applied: it takes the ceiling just beyond it, which no
 // clock does.
 func (w *world) noteFloor(n *node, ceiling uint64) {
-	if w.floor.asked > 0 && w.floor.reached == 0 && ceiling-w.floor.asked <= 10 && n.replica.Status().Serving {
+	if w.floor.asked > 0 && w.floor.reached == 0 && ceiling-w.floor.asked <= 10 && n.replica.Brief().Serving {
 		w.floor.reached = w.now
 	}
 }

@@ -56,7 +56,7 @@ func (w *world) loseAll() bool {
 // restores the cluster on new ones. Clients go on, those that make ids with their leases.
 func (w *world) planLoss() bool {
 	l := w.leader()
-	if l == nil || l.replica.Status().Ceiling > oracle.CeilingMax/2 {
+	if l == nil || l.replica.Brief().Ceiling > oracle.CeilingMax/2 {
 		return false
 	}
 	wall, _ := l.clock.read(w.now)

@@ -244,7 +244,7 @@ func (w *world) ask(s *searcher, addr string) {
 // view returns what a node says of the cluster, as CLUSTER SLOTS does. There is no leader in it while
 // it knows none, or not where that is.
 func (w *world) view(n *node) (v search.View) {
-	leader := n.replica.Status().Leader
+	leader := n.replica.Brief().Leader
 	for _, m := range n.replica.Members() {
 		addr := m.ClientAddr
 		if m.ID == n.id {

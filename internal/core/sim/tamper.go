@@ -74,7 +74,7 @@ func (w *world) copyDirectory(n *node) bool {
 // checkRemoved checks that nobody who was removed is a member again. A node that lags may not
 // know of the removal yet.
 func (w *world) checkRemoved(n *node, before []replica.Member) {
-	applied := n.replica.Status().Applied
+	applied := n.replica.Brief().Applied
 	for _, m := range before {
 		if _, remains := w.member(n, m.ID); !remains && w.removedAt[m.ID] == 0 {
 			w.removedAt[m.ID] = applied
@@ -130,7 +130,7 @@ func (w *world) mayLose(n *node) bool {
 
 // checkKeptOut checks that a wiped member takes no part.
 func (w *world) checkKeptOut(n *node) {
-	if n.tampered == wipedAmidst && n.up() && n.replica.Status().Forming == "" {
+	if n.tampered == wipedAmidst && n.up() && !n.replica.Brief().Forming {
 		w.fail("I6: node %d takes part again, and its disk was wiped", n.id)
 	}
 }
@@ -154,12 +154,12 @@ func (w *world) isWell() bool {
 	if w.weather != calm(w.cfg.tick) || w.now < w.flapping || w.leader() == nil {
 		return false
 	}
-	lead := w.leader().replica.Status()
+	lead := w.leader().replica.Brief()
 	for _, n := range w.nodes {
 		if !n.up() || n.paused || n.disk.mode != diskNormal || n.tampered != "" || n.clock.frozen {
 			return false
 		}
-		s := n.replica.Status()
+		s := n.replica.Brief()
 		if s.Leader != lead.Leader || s.Term != lead.Term || len(n.members) != len(w.nodes) {
 			return false
 		}

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/core/replica"
@@ -21,7 +20,24 @@ func newPieces(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x317
 
 // codec returns the codec of a node for a connection to another one.
 func codec(n, other *node) wire.Codec {
-	return wire.NewCodec(n.id, wire.Hello{NodeID: other.id, Level: other.level})
+	return wire.NewCodec(n.id, wire.Hello{NodeID: other.id})
+}
+
+// mail carries the messages of one link. A run sends more of them than of anything else, so it keeps its memory.
+type mail struct {
+	from, to         uint64 // the IDs; a machine may get its ID late
+	sender, receiver wire.Codec
+	bytes            []byte
+	messages         []*raftpb.Message
+}
+
+// mail returns that of a link.
+func (w *world) mail(from, to *node) *mail {
+	m := &w.link(from, to).mail
+	if m.from != from.id || m.to != to.id {
+		*m = mail{from: from.id, to: to.id, sender: codec(from, to), receiver: codec(to, from)}
+	}
+	return m
 }
 
 // feed passes bytes to f in pieces.
@@ -36,8 +52,8 @@ func (w *world) feed(b []byte, f func(piece []byte) error) error {
 	return f(b)
 }
 
-// parse has a node read what another one has sent. A defect ends the run.
-func (w *world) parse(c *wire.Codec, b []byte) (msgs []*raftpb.Message) {
+// parse has a node read what another one has sent, and appends the messages to msgs. A defect ends the run.
+func (w *world) parse(c *wire.Codec, msgs []*raftpb.Message, b []byte) []*raftpb.Message {
 	if w.pieces.IntN(8) == 0 {
 		b = append(wire.AppendPing(nil), b...)
 	}
@@ -53,28 +69,28 @@ func (w *world) parse(c *wire.Codec, b []byte) (msgs []*raftpb.Message) {
 
 // carry returns a message as its receiver decodes it, which must be the one that was sent.
 func (w *world) carry(from, to *node, m *raftpb.Message) *raftpb.Message {
-	sender, receiver := codec(from, to), codec(to, from)
+	l, frameMax := w.mail(from, to), wire.FrameSizeMax
 	if w.pieces.IntN(4) == 0 {
-		sender.SetFrameMax(6 + w.pieces.IntN(100)) // most messages that are not heartbeats travel in parts
+		frameMax = 6 + w.pieces.IntN(100) // most messages that are not heartbeats travel in parts
 	}
-	b := sender.Append(nil, m)
-	if len(b) == 0 {
+	l.sender.SetFrameMax(frameMax)
+	if l.bytes = l.sender.Append(l.bytes[:0], m); len(l.bytes) == 0 {
 		w.fail("node %d cannot send {%v} to node %d", from.id, m, to.id)
 		return m
 	}
-	msgs := w.parse(&receiver, b)
-	if len(msgs) != 1 || !proto.Equal(msgs[0], m) {
-		w.fail("node %d sends {%v}, and it is read as %v", from.id, m, msgs)
+	l.messages = w.parse(&l.receiver, l.messages[:0], l.bytes)
+	if len(l.messages) != 1 || !sameMessage(l.messages[0], m) {
+		w.fail("node %d sends {%v}, and it is read as %v", from.id, m, l.messages)
 		return m
 	}
-	return msgs[0]
+	return l.messages[0]
 }
 
 // carryUpdate returns a hello that replaces the one of the handshake.
 func (w *world) carryUpdate(from, to *node, h replica.Hello) (told replica.Hello) {
 	sender, receiver := codec(from, to), wire.NewCodec(to.id, wire.Hello{NodeID: from.id, Session: h.Session})
 	receiver.OnUpdate(func(h wire.Hello) { told = replica.Hello(h) })
-	w.parse(&receiver, sender.AppendUpdate(nil, wire.Hello(h)))
+	w.parse(&receiver, nil, sender.AppendUpdate(nil, wire.Hello(h)))
 	if h != told {
 		w.fail("a hello %+v is read as %+v", h, told)
 	}
@@ -85,7 +101,7 @@ func (w *world) carryUpdate(from, to *node, h replica.Hello) (told replica.Hello
 func (w *world) carryClock(from, to *node, wall int64) (told int64) {
 	c := codec(to, from)
 	c.OnClock(func(now int64) { told = now })
-	w.parse(&c, wire.AppendClock(nil, wall))
+	w.parse(&c, nil, wire.AppendClock(nil, wall))
 	return told
 }
 
@@ -93,7 +109,7 @@ func (w *world) carryClock(from, to *node, wall int64) (told int64) {
 func (w *world) carryAsk(from, to *node, nonce uint64) (told uint64) {
 	c := codec(to, from)
 	c.OnClockAsk(func(nonce uint64) { told = nonce })
-	w.parse(&c, wire.AppendClockAsk(nil, nonce))
+	w.parse(&c, nil, wire.AppendClockAsk(nil, nonce))
 	return told
 }
 
@@ -101,7 +117,7 @@ func (w *world) carryAsk(from, to *node, nonce uint64) (told uint64) {
 func (w *world) carryOwnerAsk(from, to *node, q replica.OwnerAsk) (told replica.OwnerAsk) {
 	c := codec(to, from)
 	c.OnOwnerAsk(func(session, round uint64) { told = replica.OwnerAsk{Peer: from.id, Session: session, Round: round} })
-	w.parse(&c, wire.AppendOwnerAsk(nil, q.Session, q.Round))
+	w.parse(&c, nil, wire.AppendOwnerAsk(nil, q.Session, q.Round))
 	return told
 }
 
@@ -111,7 +127,7 @@ func (w *world) carryOwnerTold(from, to *node, a replica.OwnerAnswer) (told repl
 	c.OnOwnerTold(func(session, round, fence uint64) {
 		told = replica.OwnerAnswer{OwnerAsk: replica.OwnerAsk{Peer: from.id, Session: session, Round: round}, Fence: fence}
 	})
-	w.parse(&c, wire.AppendOwnerTold(nil, a.Session, a.Round, a.Fence))
+	w.parse(&c, nil, wire.AppendOwnerTold(nil, a.Session, a.Round, a.Fence))
 	return told
 }
 
@@ -121,7 +137,7 @@ func (w *world) carryReading(from, to *node, nonce uint64, r interval.Reading) (
 	c.OnClockTold(func(nonce uint64, r interval.Reading) {
 		answer = replica.ClockAnswer{Peer: from.id, Nonce: nonce, Reading: r}
 	})
-	w.parse(&c, wire.AppendClockTold(nil, nonce, r))
+	w.parse(&c, nil, wire.AppendClockTold(nil, nonce, r))
 	if answer.Nonce != nonce || answer.Reading != r {
 		w.fail("an answer %d with the reading %+v is read as %+v", nonce, r, answer)
 	}

@@ -223,7 +223,7 @@ func (w *world) populate() {
 
 // newNode adds a machine with an empty disk and without a process.
 func (w *world) newNode() *node {
-	n := &node{id: uint64(len(w.nodes) + 1), slot: len(w.nodes), clock: newClock(), steady: w.interval.newSteady()}
+	n := &node{id: uint64(len(w.nodes) + 1), slot: len(w.nodes), clock: newClock(), steady: w.interval.newSteady(), in: &inbox{}}
 	n.clock.settle(w.now)
 	n.clock.wall = worldStart + w.now
 	n.clock.rate = w.drawRate()
