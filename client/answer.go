@@ -30,6 +30,10 @@ func readAnswer(r *bufio.Reader, b *batch) error {
 		b.ids, err = readIDs(r, b.count())
 		return err
 	}
+	if b.isOracle {
+		b.first, err = readMillis(r)
+		return err
+	}
 	if b.kind.is64() {
 		b.first, err = readTimestamp64(r, b.count())
 		return err

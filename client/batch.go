@@ -25,6 +25,8 @@ type batch struct {
 
 	floor isotone.Timestamp // of the order, when the request was sent
 	above isotone.Timestamp // of the only call; see Reader.Above
+	// isOracle: it asks the oracle of reads and writes, and the answer is the time of first, in unix milliseconds.
+	isOracle bool
 	// carries says that the request was sent with a floor, traces that it was with a trace context.
 	carries, traces bool
 	// trace is the trace context of the first traced call, or "". While the batch is open,

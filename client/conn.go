@@ -89,7 +89,7 @@ func (cn *conn) send(b *batch) {
 func (cn *conn) line(b *batch) []byte {
 	b.floor, b.carries, b.traces = b.order.floor.now(), false, false
 	line := cn.lineAbove(b)
-	if b.order.timeline != nil {
+	if b.order.timeline != nil && !b.isOracle {
 		line = appendOption(line, "TIMELINE", b.order.timeline.name)
 	}
 	if b.trace != "" && !cn.untraced {
@@ -101,7 +101,7 @@ func (cn *conn) line(b *batch) []byte {
 
 // lineAbove returns the request without its timeline and trace context.
 func (cn *conn) lineAbove(b *batch) []byte {
-	if cn.plain || b.kind == kindID {
+	if cn.plain || b.kind == kindID || b.isOracle {
 		return b.line
 	}
 	answered := cn.answered.Load()
@@ -254,7 +254,7 @@ func (cn *conn) succeeded(b *batch) {
 	p.measured(took)
 	several := b.calls() > 1
 	if b.order.timeline != nil {
-		cn.toldOf(b.order)
+		cn.toldOf(b)
 	}
 	p.put(cn)
 	c.notifyAnswered(cn, b, took)
@@ -292,12 +292,14 @@ func (cn *conn) refused(b *batch, refusal *isotone.Error) bool {
 }
 
 // toldOf notes that the connection has answered a request of a timeline.
-func (cn *conn) toldOf(o *order) {
+func (cn *conn) toldOf(b *batch) {
 	if cn.told == nil {
 		cn.told = map[*order]bool{}
 	}
-	cn.told[o] = true
-	cn.pool.client.timelines.answered(o, cn.pool)
+	if !b.isOracle { // which carries no floor
+		cn.told[b.order] = true
+	}
+	cn.pool.client.timelines.answered(b.order, cn.pool)
 }
 
 // turnedAway queues a request of a timeline again that the node does not answer. The connection is as good as before: the

@@ -159,7 +159,7 @@ func (o *order) joinAlone(ctx context.Context, k kind, count uint64, floor isoto
 	return b, nil
 }
 
-// aloneMax bounds the calls with floors of their own that wait: each is a request, so that
+// aloneMax bounds the calls with floors of their own, or of the oracle of reads and writes, that wait: each is a request, so that
 // more would wait for long.
 const aloneMax = 1024
 
@@ -170,7 +170,7 @@ func (o *order) queueAlone(b *batch) error {
 	case o.closed:
 		return o.ending()
 	case len(o.alone) >= aloneMax:
-		return isotone.Errorf(isotone.CodeOverloaded, "%d calls with floors are waiting%s", aloneMax, o.client.trouble.text())
+		return isotone.Errorf(isotone.CodeOverloaded, "%d calls that share no requests are waiting%s", aloneMax, o.client.trouble.text())
 	}
 	o.alone = append(o.alone, b)
 	return nil
@@ -201,6 +201,9 @@ func (o *order) resend() {
 		p.dispatch()
 	}
 }
+
+// isDefault reports whether it is the default order.
+func (o *order) isDefault() bool { return o != nil && o.timeline == nil }
 
 // name returns that of a timeline, or "".
 func (o *order) name() string {
@@ -271,7 +274,7 @@ func (o *order) leave(ctx context.Context, b *batch) error {
 	default:
 	}
 	b.leave()
-	if b.above != (isotone.Timestamp{}) { // make room
+	if b.above != (isotone.Timestamp{}) || b.isOracle { // make room
 		o.mu.Lock()
 		o.alone = slices.DeleteFunc(o.alone, func(other *batch) bool { return other == b })
 		o.mu.Unlock()

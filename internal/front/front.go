@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -30,18 +31,23 @@ type Batch struct {
 	Local bool
 	// U64 asks for timestamps of the 64-bit form.
 	U64 bool
-	// Timeline is the timeline to issue of, "" for the default order. Requests of different timelines are different batches.
-	Timeline string
-	// Floor is the largest timestamp that the clients of the batch know: all answers are larger
-	// (I13). The zero timestamp stands for none. Requests with different floors are different
-	// batches.
-	Floor isotone.Timestamp
+	// Op, if not timeline.OpIssue, asks the oracle of reads and writes of the timeline. The batch has one request then, of one count, which is 1; its
+	// answer is the time of Ranges[0].First, in unix milliseconds.
+	Op timeline.Op
 	// Raise: the client has the right to move time ahead of the clock by its floor. Moved is set with the answer if that
 	// has happened.
 	Raise, Moved bool
 	// Apart is set with isotone.ErrNotLeader for a timeline that is in another group than that of its hash slot, so that the owner of the
 	// slot says nothing about its own.
 	Apart bool
+	// At is the time of timeline.OpApply, in unix milliseconds.
+	At uint64
+	// Timeline is the timeline to issue of, "" for the default order. Requests of different timelines are different batches.
+	Timeline string
+	// Floor is the largest timestamp that the clients of the batch know: all answers are larger
+	// (I13). The zero timestamp stands for none. Requests with different floors are different
+	// batches.
+	Floor isotone.Timestamp
 	// Trace is the span of the first of the requests that is traced; nil: none is. Taken belongs
 	// to the backend.
 	Trace *trace.Context

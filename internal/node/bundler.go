@@ -188,7 +188,7 @@ func (b *bundler) sendAlone(part *front.Batch, open int) bool {
 		return false
 	}
 	u := b.newBundle(part)
-	u.Floor, u.Raise, u.Timeline, u.Trace = part.Floor, part.Raise, part.Timeline, part.Trace
+	u.Floor, u.Raise, u.Timeline, u.Op, u.At, u.Trace = part.Floor, part.Raise, part.Timeline, part.Op, part.At, part.Trace
 	u.parts = append(u.parts, part)
 	u.Counts = append(u.Counts, part.Counts...)
 	b.send(u)
@@ -203,6 +203,7 @@ func (b *bundler) newBundle(part *front.Batch) *bundle {
 	} else {
 		u.Done = func(*front.Batch) { b.giveBack(u) }
 	}
+	u.Op, u.At = 0, 0
 	u.Mode, u.U64, u.Floor, u.Raise, u.Timeline, u.Moved, u.Apart, u.Err, u.Trace = part.Mode, part.U64, isotone.Timestamp{}, false, "", false, false, nil, nil
 	u.Local = true // its parts are forwarded one by one, from here
 	return u

@@ -159,7 +159,7 @@ func (c *core) takeRequests() {
 			}
 		}
 		c.next.Requests = append(c.next.Requests, replica.Request{
-			Token: c.pending.put(b), Mode: mode, U64: b.U64, Timeline: b.Timeline, Floor: b.Floor, Raise: b.Raise, Counts: b.Counts, Ranges: b.Ranges,
+			Token: c.pending.put(b), Mode: mode, U64: b.U64, Timeline: b.Timeline, Op: b.Op, At: b.At, Floor: b.Floor, Raise: b.Raise, Counts: b.Counts, Ranges: b.Ranges,
 		})
 	}
 	clear(c.submitted)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/node"
 	"github.com/isotone/isotone/internal/operator"
@@ -72,6 +73,29 @@ func (f *forwarding) Timestamps64(ctx context.Context, w forward.Want) (r isoton
 		return err
 	})
 	return r, err
+}
+
+// ReadWrite implements forward.Source.
+func (f *forwarding) ReadWrite(ctx context.Context, w forward.Want) (ms uint64, err error) {
+	err = f.ask(func() (err error) {
+		ms, err = readWrite(ctx, f.client, w)
+		return err
+	})
+	return ms, err
+}
+
+// readWrite asks the oracle of reads and writes of a timeline.
+func readWrite(ctx context.Context, c *client.Client, w forward.Want) (ms uint64, err error) {
+	oracle := readerOf(c, w).ReadWrite()
+	switch w.Op {
+	case timeline.OpWrite:
+		return oracle.Write(ctx)
+	case timeline.OpPeek:
+		return oracle.Peek(ctx)
+	case timeline.OpRead:
+		return oracle.Read(ctx)
+	}
+	return oracle.Apply(ctx, w.At)
 }
 
 // ask calls request, and returns an error unless its answer is one of this node's cluster. The

@@ -43,6 +43,10 @@ func (s clusterSource) Timestamps64(ctx context.Context, w forward.Want) (isoton
 	return readerOf(s.Client, w).Timestamps64(ctx, w.Count)
 }
 
+func (s clusterSource) ReadWrite(ctx context.Context, w forward.Want) (ms uint64, err error) {
+	return readWrite(ctx, s.Client, w)
+}
+
 // GatewayConfig says which cluster a gateway serves, and to whom. Client, Addr and Users are required.
 type GatewayConfig struct {
 	// Client says how the cluster is reached. Lazy, Hooks and TraceParent are set by the gateway.

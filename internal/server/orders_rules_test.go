@@ -17,7 +17,7 @@ import (
 // ofOrders says of each path and command what it has to do with orders. One that is not here fails a test: whoever adds one decides,
 // and adds the ways to ask it to TestOrders_NobodyGetsAnother if it issues timestamps.
 var ofOrders = map[string][]string{
-	"issues timestamps": {"/timestamp", grpc.PathTimestampsGet, grpc.PathTimestampsStream, "TS", "TS64", "TSIN", "TS64IN"},
+	"issues timestamps": {"/timestamp", "/oracle", grpc.PathTimestampsGet, grpc.PathTimestampsStream, "TS", "TS64", "TSIN", "TS64IN", "ORACLE"},
 	"the cluster clock": {"/interval", grpc.PathIntervalGet, grpc.PathIntervalStamp, grpc.PathIntervalWait, "INTERVAL"},
 	"changes timelines": {"/admin/timelines"},
 	"no order": {

@@ -28,11 +28,14 @@ func (a *ask) countMax() uint64 {
 	return isotone.RangeCountMax
 }
 
-// options are what a TS command may have after that. The zero value has none.
+// options are what such a command may have besides. The zero value has none.
 type options struct {
 	floor    isotone.Timestamp
 	timeline string        // as named; "": none is
 	parent   tracing.Trace // of the caller
+	// op and at are those of ORACLE, which is alone in its batch.
+	op timeline.Op
+	at uint64
 }
 
 // isTS reports whether name is TS, TS64, TSIN or TS64IN in any case.
@@ -59,12 +62,64 @@ func isIn(name []byte) bool {
 	return n >= 4 && name[n-2]|0x20 == 'i' && name[n-1]|0x20 == 'n'
 }
 
+// isOracle reports whether name is ORACLE in any case.
+func isOracle(name []byte) bool { return is(name, oracleCommand) }
+
+// oracleCommand asks the oracle of reads and writes of a timeline.
+const oracleCommand = "ORACLE"
+
+// parseOracle reads ORACLE name WRITE|PEEK|READ|APPLY ms [QUORUM|LEASE] [TRACEPARENT value].
+func parseOracle(args [][]byte) (a ask, o options, err error) {
+	if len(args) < 3 {
+		return a, o, wrongNumber(args[0])
+	}
+	o.timeline = string(args[1])
+	if err := timeline.CheckName(o.timeline); err != nil {
+		return a, o, isotone.Errorf(isotone.CodeInvalidArgument, "timeline: %v", err)
+	}
+	at, rest, has := "", args[3:], is(args[2], "APPLY") && len(args) > 3
+	if has {
+		at, rest = string(rest[0]), rest[1:]
+	}
+	a.count, a.in = 1, true
+	if o.op, o.at, err = front.ParseReadWrite(strings.ToLower(string(args[2])), at, has); err != nil {
+		return a, o, err
+	}
+	if len(rest) > 0 && !is(rest[0], "TRACEPARENT") {
+		if a.mode, err = parseMode(rest[0]); err != nil {
+			return a, o, err
+		}
+		rest = rest[1:]
+	}
+	switch {
+	case len(rest) == 0:
+	case len(rest) == 2 && is(rest[0], "TRACEPARENT"):
+		o.parent, err = parseTraceparent(rest[1])
+	default:
+		err = wrongNumber(args[0])
+	}
+	return a, o, err
+}
+
+func parseMode(arg []byte) (isotone.ReadMode, error) {
+	switch {
+	case is(arg, "QUORUM"):
+		return isotone.ReadQuorum, nil
+	case is(arg, "LEASE"):
+		return isotone.ReadLease, nil
+	}
+	return isotone.ReadDefault, isotone.Errorf(isotone.CodeInvalidArgument, "mode %.40q: want QUORUM or LEASE", arg)
+}
+
 // parseAsk reads TSIN name [count [QUORUM|LEASE]] [FLOOR timestamp] [TRACEPARENT value], or TS with TIMELINE name among the options, or TS64IN or TS64
-// with the same arguments.
+// with the same arguments, or [parseOracle].
 //
 // The timeline is among the options, as the client may get another one. Errors match isotone.ErrInvalidArgument.
 func parseAsk(args [][]byte) (a ask, o options, err error) {
-	if !isIn(args[0]) {
+	switch {
+	case isOracle(args[0]):
+		return parseOracle(args)
+	case !isIn(args[0]):
 		return parseTS(args[0], args)
 	}
 	if len(args) < 2 {
@@ -107,16 +162,9 @@ func parseTS(name []byte, args [][]byte) (a ask, o options, err error) {
 		}
 	}
 	if len(args) > 2 {
-		switch {
-		case is(args[2], "QUORUM"):
-			a.mode = isotone.ReadQuorum
-		case is(args[2], "LEASE"):
-			a.mode = isotone.ReadLease
-		default:
-			return a, o, isotone.Errorf(isotone.CodeInvalidArgument, "mode %.40q: want QUORUM or LEASE", args[2])
-		}
+		a.mode, err = parseMode(args[2])
 	}
-	return a, o, nil
+	return a, o, err
 }
 
 // parseOptions reads the options of TS and TS64, each with its name before it.

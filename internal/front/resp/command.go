@@ -39,6 +39,7 @@ func newCatalog() *catalog {
 		{"TS64", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps of 64 bits, in decimal.", access.Timestamps, (*conn).runTS},
 		{"TSIN", -2, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps of a timeline, 16 bytes.", access.Timestamps, (*conn).runTS},
 		{"TS64IN", -2, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps of a timeline, of 64 bits, in decimal.", access.Timestamps, (*conn).runTS},
+		{oracleCommand, -3, 1, []string{"fast"}, "generic", "The time of a write, of reads, or of the latest write of a timeline, in unix milliseconds; or makes a write visible to reads.", access.Timestamps, (*conn).runTS},
 		{"SNOWFLAKE", -1, 1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them, as integers or strings.", access.IDs, (*conn).runSnowflake},
 		{clockCommand, -1, 1, []string{"fast"}, "generic", "A reading of the cluster clock, 48 bytes; the first of count timestamps made of it; or waits until a timestamp is past.", access.Timestamps, (*conn).runInterval},
 		{workerCommand, -2, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back. For operators: lists or revokes leases.", access.Workers, (*conn).runWorker},

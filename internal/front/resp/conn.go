@@ -158,20 +158,21 @@ func (c *conn) carryOut(b []byte) (used int, err error) {
 		n, err := q.parse(b[used:])
 		var a ask
 		var o options
-		good := may && err == nil && n > 0 && len(q.args) > 0 && isTS(q.args[0])
+		good := may && err == nil && n > 0 && len(q.args) > 0 && (isTS(q.args[0]) || isOracle(q.args[0]))
 		if good {
 			a, o, err = parseAsk(q.args)
 			a.timeline, good = c.session.Timeline(o.timeline)
 			if c.front.cfg.SlotsOfTimelines && len(q.args) > 1 {
 				a.slot = slotOf(q.args[1])
 			}
-			good = good && err == nil && c.fits(a, o.floor)
+			good = good && err == nil && c.fits(a, o.floor) && (c.commands == 0 || o.op == timeline.OpIssue)
 		}
 		switch {
 		case good:
+			c.batch.Op, c.batch.At = o.op, o.at
 			c.add(a, o.floor, 1)
 			c.keepParent(o.parent)
-			if n <= memoMax && o.floor == (isotone.Timestamp{}) { // a TRACEPARENT is longer
+			if n <= memoMax && o.floor == (isotone.Timestamp{}) && o.op == timeline.OpIssue { // a TRACEPARENT is longer
 				c.memo = newMemo(b[used:used+n], a, o.timeline)
 			}
 			used += n
@@ -205,7 +206,7 @@ func (c *conn) repeat(b []byte) (used int) {
 
 // fits reports whether the current batch can take a with a floor.
 func (c *conn) fits(a ask, floor isotone.Timestamp) bool {
-	return c.commands == 0 || a.mode == c.batch.Mode && a.u64 == c.batch.U64 && a.timeline == c.batch.Timeline && floor == c.batch.Floor && c.room(a) > 0
+	return c.commands == 0 || c.batch.Op == timeline.OpIssue && a.mode == c.batch.Mode && a.u64 == c.batch.U64 && a.timeline == c.batch.Timeline && floor == c.batch.Floor && c.room(a) > 0
 }
 
 // room returns how many more commands like a the batch can take: one request to the backend has the
@@ -289,6 +290,8 @@ func (c *conn) done(b *front.Batch) {
 // commandName returns the name of the commands of the batch, as the first of them has it.
 func (c *conn) commandName() string {
 	switch u64, in := c.batch.U64, c.runs[0].in; {
+	case c.batch.Op != timeline.OpIssue:
+		return oracleCommand
 	case u64 && in:
 		return "TS64IN"
 	case u64:
@@ -301,6 +304,11 @@ func (c *conn) commandName() string {
 
 // appendIssued appends the answers to the commands of the batch.
 func (c *conn) appendIssued(out []byte, issued isotone.Range) []byte {
+	if c.batch.Op != timeline.OpIssue {
+		r := reply{b: out}
+		r.integer(int64(issued.First.Time))
+		return r.b
+	}
 	if c.batch.U64 {
 		return appendTimestamps64(out, isotone.Timestamp64From(issued.First), c.runs)
 	}
@@ -347,6 +355,7 @@ func (c *conn) runFault(b []byte, r run, e *isotone.Error) []byte {
 // reset empties the batch.
 func (c *conn) reset() {
 	c.commands, c.sum[0] = 0, 0
+	c.batch.Op, c.batch.At = timeline.OpIssue, 0
 	c.parent, c.traced = tracing.Trace{}, nil
 	c.runs = c.runs[:0]
 	if cap(c.runs) > runsKeep {

@@ -82,7 +82,7 @@ func (r *reply) commandKeys(cmd *command, args [][]byte) {
 
 // commandInfo appends the entry of COMMAND for one command.
 //
-// The name of a timeline is the key of TSIN and TS64IN. No other command has one. But some cluster clients, among them redis-py, choose a node and
+// The name of a timeline is the key of TSIN, TS64IN and ORACLE. No other command has one. But some cluster clients, among them redis-py, choose a node and
 // follow MOVED only for commands with a key, and fail for those without. So the counts of TS
 // and SNOWFLAKE and the session of WORKER are presented as keys. Their slots do not matter where
 // the leader has all of them; where it has not, MOVED names that slot (redirectSlot).
@@ -146,6 +146,12 @@ var argumentsOf = map[string][]argument{
 			{name: "mode", kind: "oneof", optional: true, parts: tokens("quorum", "lease")},
 		}},
 		{name: "floor", kind: "string", token: "FLOOR", optional: true},
+		{name: "traceparent", kind: "string", token: "TRACEPARENT", optional: true},
+	},
+	oracleCommand: {
+		{name: "timeline", kind: "key"},
+		{name: "operation", kind: "oneof", parts: append(tokens("write", "peek", "read"), argument{name: "ms", kind: "integer", token: "APPLY"})},
+		{name: "mode", kind: "oneof", optional: true, parts: tokens("quorum", "lease")},
 		{name: "traceparent", kind: "string", token: "TRACEPARENT", optional: true},
 	},
 	"INTERVAL": {

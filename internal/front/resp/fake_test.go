@@ -52,7 +52,7 @@ func statusOf(self, leader uint64) *front.Status {
 func (o *oracle) Status() *front.Status { return o.status }
 
 func (o *oracle) Submit(b *front.Batch) {
-	o.batches = append(o.batches, front.Batch{Mode: b.Mode, U64: b.U64, Local: b.Local, Timeline: b.Timeline, Floor: b.Floor, Trace: b.Trace, Counts: slices.Clone(b.Counts)})
+	o.batches = append(o.batches, front.Batch{Mode: b.Mode, U64: b.U64, Local: b.Local, Timeline: b.Timeline, Op: b.Op, At: b.At, Floor: b.Floor, Trace: b.Trace, Counts: slices.Clone(b.Counts)})
 	if o.later {
 		o.pending = append(o.pending, b)
 		return
@@ -77,6 +77,9 @@ func (o *oracle) settle(b *front.Batch) {
 			if b.U64 {
 				first := isotone.Timestamp64From(isotone.Timestamp{Time: epoch}) + isotone.Timestamp64(o.next)
 				b.Ranges[i].First = first.Timestamp()
+			}
+			if b.Op != 0 {
+				b.Ranges[i].First = isotone.Timestamp{Time: 1000*uint64(b.Op) + b.At}
 			}
 			o.next += n
 			if o.short {

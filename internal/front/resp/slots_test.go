@@ -67,6 +67,7 @@ func TestRedirect_NamesTheSlotThatTheClientLooksFor(t *testing.T) {
 		"TS TIMELINE a\r\n": {"-MOVED 0 ::1:8083\r\n", slot("MOVED", "TIMELINE")},
 		"TSIN a\r\n":        {slot("MOVED", "a"), slot("MOVED", "a")},
 		"TSIN a 2\r\nTSIN a 3\r\nTSIN named\r\nTS64IN a\r\n":     {slot("MOVED", "a") + slot("MOVED", "a") + slot("ASK", "named") + slot("MOVED", "a"), slot("MOVED", "a") + slot("MOVED", "a") + slot("ASK", "named") + slot("MOVED", "a")},
+		"ORACLE a READ\r\nORACLE named READ\r\n":                 {slot("MOVED", "a") + slot("ASK", "named"), slot("MOVED", "a") + slot("ASK", "named")},
 		"TS TIMELINE named\r\nTSIN named\r\n":                    {"-MOVED 0 ::1:8083\r\n" + slot("ASK", "named"), slot("MOVED", "TIMELINE") + slot("ASK", "named")},
 		"MULTI\r\nTSIN named\r\nEXEC\r\n":                        {"+OK\r\n+QUEUED\r\n" + slot("ASK", "named"), "+OK\r\n+QUEUED\r\n" + slot("ASK", "named")},
 		"MULTI\r\nTSIN a\r\nEXEC\r\n":                            {"+OK\r\n+QUEUED\r\n" + slot("MOVED", "a"), "+OK\r\n+QUEUED\r\n" + slot("MOVED", "a")},

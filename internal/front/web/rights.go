@@ -43,6 +43,7 @@ type row struct {
 // rows are all paths, the exact ones first.
 var rows = []row{
 	{Right: Right{Path: "/timestamp", Needs: access.Timestamps}, answer: (*handler).timestamp, reads: true, noHead: true},
+	{Right: Right{Path: httpapi.OraclePath, Needs: access.Timestamps}, answer: (*handler).oracle, reads: true, noHead: true},
 	{Right: Right{Path: httpapi.IntervalPath, Needs: access.Timestamps, Clock: true}, answer: (*handler).interval, reads: true, noHead: true},
 	{Right: Right{Path: httpapi.IDsPath, Needs: access.IDs}, answer: (*handler).snowflake, has: hasIDs, reads: true, noHead: true},
 	{Right: Right{Path: grpc.PathTimestampsGet, Needs: access.Timestamps}, answer: (*handler).serveGRPC},

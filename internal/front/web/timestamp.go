@@ -51,7 +51,7 @@ func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
 	if err != nil {
 		return refuse(w, r, s, err)
 	}
-	issued, err := h.take(r.Context(), &q)
+	issued, err := h.take(r.Context(), &q, &httpapi.OracleQuery{})
 	if err != nil {
 		if isReset(r) {
 			return refuse(w, r, s, err)
@@ -81,13 +81,14 @@ func newCall() *call {
 	return c
 }
 
-// take submits one request and waits for its answer. A call whose answer came goes
+// take submits one request, with the operation and the time of an oracle's, and waits for its answer. A call whose answer came goes
 // back to the pool; an abandoned one never does, because the backend still owns
 // its batch.
-func (h *handler) take(ctx context.Context, q *httpapi.Query) (isotone.Range, error) {
+func (h *handler) take(ctx context.Context, q *httpapi.Query, o *httpapi.OracleQuery) (isotone.Range, error) {
 	c := calls.Get().(*call)
 	c.counts[0], c.ranges[0] = q.Count, isotone.Range{}
 	c.batch.Mode, c.batch.U64, c.batch.Floor, c.batch.Timeline, c.batch.Err, c.batch.Trace = q.Mode, q.Format.IsU64(), q.Floor, q.Timeline, nil, trace.Of(ctx)
+	c.batch.Op, c.batch.At = o.Op, o.At
 	s := sessionOf(ctx)
 	c.batch.Raise, c.batch.Moved = c.batch.Floor != (isotone.Timestamp{}) && s.May(access.Floors), false
 	c.batch.Counts, c.batch.Ranges = c.counts[:], c.ranges[:]

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/trace"
 )
@@ -16,6 +17,8 @@ type bundle struct {
 	until time.Time
 	mode  isotone.ReadMode
 	u64   bool
+	op    timeline.Op // of the only batch, with at
+	at    uint64
 	floor isotone.Timestamp // of the only batch; zero: none
 	count uint64
 	trace *trace.Context // of the first part that is traced; nil: none is
@@ -32,15 +35,22 @@ func (u *Upstream) bundleOf(o *order, batch *front.Batch) *bundle {
 	return b
 }
 
-// bundlePending makes a bundle of all that is pending of an order and of the mode and form of the first.
+// bundlePending makes a bundle of all that is pending of an order and of the mode and form of the first, or of that alone if it asks the oracle of reads
+// and writes.
 func (u *Upstream) bundlePending(o *order) *bundle {
 	b := u.newBundle(o, o.pending[0].Mode, o.pending[0].U64)
+	if first := o.pending[0]; first.Op != timeline.OpIssue {
+		o.pending = slices.Delete(o.pending, 0, 1)
+		b.op, b.at, b.count, b.trace = first.Op, first.At, 1, first.Trace
+		b.parts = append(b.parts, first)
+		return b
+	}
 	left := o.pending[:0]
 	full := false
 	for _, batch := range o.pending {
 		count := sum(batch.Counts)
 		// Those of a kind keep their order: behind one that does not fit none does.
-		same := batch.Mode == b.mode && batch.U64 == b.u64
+		same := batch.Mode == b.mode && batch.U64 == b.u64 && batch.Op == timeline.OpIssue
 		if !same || full || len(b.parts) > 0 && b.count+count > b.countMax() {
 			full = full || same
 			left = append(left, batch)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/internal/proxy/forward"
@@ -35,6 +36,31 @@ func (u *turns) keepsNothing(t testing.TB) {
 	if n := u.Kept(); n != 0 {
 		t.Errorf("%d things of timelines are kept", n)
 	}
+}
+
+// TestUpstream_AsksTheOracleForEachByItself, and gathers the timestamps of the timeline.
+func TestUpstream_AsksTheOracleForEachByItself(t *testing.T) {
+	u := newTurns(t, forward.Config{})
+	var list []*submitted
+	for i := range uint64(3) {
+		list = append(list,
+			u.submitTo("a", front.Batch{Mode: isotone.ReadQuorum, Op: timeline.OpApply, At: 100 * (i + 1)}, 1), u.submitTo("a", front.Batch{Mode: isotone.ReadQuorum}, 5))
+	}
+	u.untilAnswered(t, list...)
+	var asked []string
+	for _, a := range u.linesAsked() {
+		asked = append(asked, fmt.Sprint(a.timeline, a.ask))
+	}
+	slices.Sort(asked)
+	if want := []string{"a{quorum 15}", "a{quorum 1}", "a{quorum 1}", "a{quorum 1}"}; !slices.Equal(asked, want) {
+		t.Errorf("the cluster was asked %v, want %v", asked, want)
+	}
+	for i := range 3 {
+		if b := list[2*i]; b.Err != nil || b.Ranges[0].Count != 1 || b.Ranges[0].First.Index != 0 || b.Ranges[0].First.Time/100 != uint64(i+1) {
+			t.Errorf("answer %d: %v, %v", i, b.Ranges, b.Err)
+		}
+	}
+	u.keepsNothing(t)
 }
 
 // TestUpstream_MakesOneRequestOfATurnForEachTimeline, and mode.

@@ -70,6 +70,12 @@ func (c *cluster) line(ctx context.Context, w forward.Want) (isotone.Range, erro
 	return isotone.Range{First: first, Count: w.Count}, err
 }
 
+// ReadWrite answers with the time to apply, one later for each that was asked for before.
+func (c *cluster) ReadWrite(ctx context.Context, w forward.Want) (uint64, error) {
+	r, err := c.line(ctx, w)
+	return w.At + r.First.Index, err
+}
+
 func (c *cluster) Timestamps(ctx context.Context, w forward.Want) (isotone.Range, error) {
 	if w.Timeline != "" {
 		return c.line(ctx, w)

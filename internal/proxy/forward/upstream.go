@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/trace"
 )
@@ -29,6 +30,9 @@ type Want struct {
 	// Floor is what all of them are larger than (I13); zero for none.
 	Floor isotone.Timestamp
 	Count uint64
+	// Op and At are those of front.Batch.
+	Op timeline.Op
+	At uint64
 }
 
 // Source is a cluster, as package client reaches it. It knows the leader, and the owners of timelines.
@@ -38,6 +42,8 @@ type Source interface {
 	Timestamps(ctx context.Context, w Want) (isotone.Range, error)
 	// Timestamps64 is the same for the 64-bit form, with a count of at most isotone.Range64CountMax.
 	Timestamps64(ctx context.Context, w Want) (isotone.Range64, error)
+	// ReadWrite asks the oracle of reads and writes of a timeline, with Op, At and Mode, and returns the answer in unix milliseconds.
+	ReadWrite(ctx context.Context, w Want) (ms uint64, err error)
 }
 
 // Config configures an [Upstream]. Source is required.
@@ -306,8 +312,12 @@ func (u *Upstream) request(ctx context.Context, b *bundle) {
 
 // timestamps requests count timestamps of the mode and form of b, above its floor.
 func (u *Upstream) timestamps(ctx context.Context, b *bundle, count uint64) (isotone.Range, error) {
-	w := Want{Timeline: b.order.timeline, Mode: b.mode, Floor: b.floor, Count: count}
-	if !b.u64 {
+	w := Want{Timeline: b.order.timeline, Mode: b.mode, Floor: b.floor, Count: count, Op: b.op, At: b.at}
+	switch {
+	case b.op != timeline.OpIssue:
+		ms, err := u.cfg.Source.ReadWrite(ctx, w)
+		return isotone.Range{First: isotone.Timestamp{Time: ms}, Count: 1}, err
+	case !b.u64:
 		return u.cfg.Source.Timestamps(ctx, w)
 	}
 	got, err := u.cfg.Source.Timestamps64(ctx, w)
