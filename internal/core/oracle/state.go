@@ -105,6 +105,10 @@ func (s *State) Apply(index uint64, c Command) Outcome {
 	case KindInterval:
 		s.Interval = c.Interval
 	case KindTimeline:
+		if s.Timelines.Ceiling == 0 && s.Fence != (Fence{}) {
+			// The cluster was restored from a backup that knows nothing of timelines. The former one may have had some since.
+			s.Timelines.Ceiling = s.Ceiling
+		}
 		return Outcome{Timelines: s.Timelines.Apply(index, c.Timeline, s.isProcess)}
 	default:
 		if c.Kind < kindOptional {

@@ -104,9 +104,25 @@ func TestRestored_TimelinesBeginAboveTheFloor(t *testing.T) {
 	if !ok || base < 5000 || restored.Timelines.Len() != s.Timelines.Len() {
 		t.Errorf("%d timelines, orders from %d on, %v", restored.Timelines.Len(), base, ok)
 	}
-	for level, want := range map[uint64]uint64{1: 0, timeline.Level: 5000} { // a timeline may have been created after the backup
-		if got := oracle.Restored(oracle.State{Level: level}, 5000).Timelines.Ceiling; got != want {
-			t.Errorf("restored at level %d, timelines created later begin at %d, want %d", level, got, want)
+	for _, level := range []uint64{0, 1, timeline.Level} { // one may have been created after the backup
+		later := oracle.Restored(oracle.State{Level: level}, 5000)
+		if got := later.Timelines.Ceiling; level < timeline.Level && got != 0 {
+			t.Errorf("restored at level %d, there is a ceiling of timelines, %d, which the level does not have", level, got)
+		}
+		if base := baseOfFirst(later); base < 5000 {
+			t.Errorf("restored at level %d, the first timeline begins at %d", level, base)
 		}
 	}
+	if base := baseOfFirst(oracle.State{Level: 1, Ceiling: 5000}); base != 0 {
+		t.Errorf("without a restoration the first timeline begins at %d, and not where its clock is", base)
+	}
+}
+
+// baseOfFirst creates a timeline once the level allows it, and returns its base.
+func baseOfFirst(s oracle.State) uint64 {
+	s.Apply(1, oracle.Command{Kind: oracle.KindLevel, Level: timeline.Level})
+	create := timeline.Command{Kind: timeline.KindCreate, Target: 100, Creations: []timeline.Creation{{Name: "orders"}}}
+	s.Apply(2, oracle.Command{Kind: oracle.KindTimeline, Timeline: create})
+	base, _, _ := s.Timelines.Bounds("orders")
+	return base
 }
