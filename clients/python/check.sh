@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the client, lints it, checks its types, runs its tests and, if ISOTONE is a binary that has the command
-# "conformance", all scenarios of the conformance kit. Tools go into .venv here, never into the system.
+# "conformance", all scenarios of the conformance kit. Tools go into a virtual environment in
+# the user's cache, once for each version.
 set -euo pipefail
 cd "$(dirname "$0")"
 python=${PYTHON:-python3}
@@ -8,13 +9,14 @@ python=${PYTHON:-python3}
 step() { printf '\n== %s\n' "$*"; }
 
 tools="build==1.6.1 hatchling==1.33.0 mypy==2.4.1 pytest==9.2.0 ruff==0.17.6"
-if [ "$(cat .venv/tools 2>/dev/null)" != "$tools" ]; then
+venv=${XDG_CACHE_HOME:-$HOME/.cache}/isotone-python/$("$python" --version | tr ' ' -)-$(sha256sum <<<"$tools" | cut -c1-12)
+if [ ! -e "$venv/complete" ]; then
   step "install the tools"
-  "$python" -m venv --clear .venv
-  .venv/bin/pip install --quiet --disable-pip-version-check $tools
-  echo "$tools" >.venv/tools
+  "$python" -m venv --clear "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check $tools
+  touch "$venv/complete"
 fi
-bin=$PWD/.venv/bin
+bin=$venv/bin
 
 step "build"
 rm -rf dist

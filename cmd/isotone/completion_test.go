@@ -26,13 +26,15 @@ func TestMain(m *testing.M) {
 	os.Exit(parallel.Tests{M: m, N: 6}.Run())
 }
 
-// completionCases are command lines after isotone, with a bar between words, and what the last
-// word may become: the words, or the kind.
-var completionCases = []struct {
+type completionCase struct {
 	words string
 	want  string
 	bash  bool // broken up as only bash does
-}{
+}
+
+// completionCases are command lines after isotone, with a bar between words, and what the last
+// word may become: the words, or the kind.
+var completionCases = []completionCase{
 	{words: "me", want: "member"},
 	{words: "comp", want: "completion"},
 	{words: "completion|", want: "bash zsh fish"},
@@ -146,17 +148,41 @@ func runShell(t *testing.T, cmd *exec.Cmd) string {
 	return string(out)
 }
 
+// allCompletions has one shell complete the command lines of the chosen cases, one after the other, as a terminal does, and returns what it
+// proposes for each.
+func allCompletions(t *testing.T, chosen func(completionCase) bool, name string, args ...string) map[completionCase]string {
+	t.Helper()
+	var cases []completionCase
+	for _, tc := range completionCases {
+		if chosen(tc) {
+			cases, args = append(cases, tc), append(args, tc.words)
+		}
+	}
+	parts := strings.SplitAfter(runShell(t, shell(t, name, args...)), "end of the case\n")
+	if len(parts) != len(cases)+1 || parts[len(cases)] != "" {
+		t.Fatalf("%s answered %d cases of %d: %q", name, len(parts)-1, len(cases), parts)
+	}
+	all := map[completionCase]string{}
+	for i, tc := range cases {
+		all[tc] = strings.TrimSuffix(parts[i], "end of the case\n")
+	}
+	return all
+}
+
 func TestCompletion_InBash(t *testing.T) {
 	t.Parallel()
 	const script = `source <(isotone completion bash)
 [[ $(complete -p isotone) == *_isotone* ]] || exit 9
-IFS='|' read -r -a COMP_WORDS <<<"isotone|$1"
-[[ $1 == *'|' ]] && COMP_WORDS+=("")
-COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-_isotone isotone "${COMP_WORDS[COMP_CWORD]}" || exit 8
-printf '%s\n' "${COMPREPLY[@]}" | sort`
-	for _, tc := range completionCases {
-		got := runShell(t, shell(t, "bash", "-c", script, "bash", tc.words))
+for line; do
+	IFS='|' read -r -a COMP_WORDS <<<"isotone|$line"
+	[[ $line == *'|' ]] && COMP_WORDS+=("")
+	COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
+	_isotone isotone "${COMP_WORDS[COMP_CWORD]}" || exit 8
+	printf '%s\n' "${COMPREPLY[@]}" | sort
+	echo "end of the case"
+done`
+	all := allCompletions(t, func(completionCase) bool { return true }, "bash", "-c", script, "bash")
+	for tc, got := range all {
 		want := strings.Split(filled(tc.want), "\n")
 		slices.Sort(want)
 		if strings.TrimSuffix(got, "\n") != strings.Join(want, "\n") {
@@ -174,13 +200,13 @@ _files() { [[ $1 == -/ ]] && print -r -- "a dir" || print -rl -- "a dir" "a file
 compset() { PREFIX=${PREFIX#*=} }
 source <(isotone completion zsh)
 [[ $registered == isotone ]] || exit 9
-words=(isotone "${(@s:|:)1}") CURRENT=${#words} PREFIX=${words[-1]}
-_isotone`
-	for _, tc := range completionCases {
-		if tc.bash {
-			continue
-		}
-		got := runShell(t, shell(t, "zsh", "-f", "-c", script, "zsh", tc.words))
+for line; do
+	words=(isotone "${(@s:|:)line}") CURRENT=${#words} PREFIX=${words[-1]}
+	_isotone
+	echo "end of the case"
+done`
+	all := allCompletions(t, func(tc completionCase) bool { return !tc.bash }, "zsh", "-f", "-c", script, "zsh")
+	for tc, got := range all {
 		if strings.TrimSuffix(got, "\n") != filled(tc.want) {
 			t.Errorf("%s: %q, want %q", tc.words, got, filled(tc.want))
 		}
@@ -190,13 +216,13 @@ _isotone`
 func TestCompletion_InFish(t *testing.T) {
 	t.Parallel()
 	const script = `isotone completion fish | source
-complete -C (string join -- ' ' isotone (string split '|' -- $argv[1])) | string replace -r '\t.*' ''
-true`
-	for _, tc := range completionCases {
-		if tc.bash || strings.HasPrefix(tc.words, "help|") {
-			continue
-		}
-		got := runShell(t, shell(t, "fish", "--no-config", "-c", script, tc.words))
+for line in $argv
+	complete -C (string join -- ' ' isotone (string split '|' -- $line)) | string replace -r '\t.*' ''
+	echo "end of the case"
+end`
+	chosen := func(tc completionCase) bool { return !tc.bash && !strings.HasPrefix(tc.words, "help|") }
+	all := allCompletions(t, chosen, "fish", "--no-config", "-c", script)
+	for tc, got := range all {
 		if tc.want == "" && got != "" {
 			t.Errorf("%s: %q", tc.words, got)
 		}

@@ -153,18 +153,22 @@ func TestSecrets_NoCommandTellsAny(t *testing.T) {
 		for n := leaf; n.Type == kong.CommandNode; n = n.Parent {
 			words = append([]string{n.Name}, words...)
 		}
-		run := func(env []string, arg string) string { return v.run(env, slices.Concat(words, []string{arg})...) }
-		if out := run(env, "--help"); !strings.HasPrefix(out, "Usage: isotone "+strings.Join(words, " ")) {
-			t.Errorf("isotone %q --help: %s", words, out)
-		}
-		run(env, "--no-such-flag="+secretURL("http", "h", "flag"))
-		run(env, secretURL("http", "127.0.0.1:1", "argument"))
-		for _, f := range leaf.Flags {
-			switch f.Name {
-			case "endpoint", "target", "backend", "node", "live", "trace-endpoint", "join":
-				run(nil, "--"+f.Name+"="+secretURL("http", "127.0.0.1:1", "flag"))
+		t.Run(strings.Join(words, " "), func(t *testing.T) { // at once: some ask for a minute
+			t.Parallel()
+			v := &vault{t: t}
+			run := func(env []string, arg string) string { return v.run(env, slices.Concat(words, []string{arg})...) }
+			if out := run(env, "--help"); !strings.HasPrefix(out, "Usage: isotone "+strings.Join(words, " ")) {
+				t.Errorf("isotone %q --help: %s", words, out)
 			}
-		}
+			run(env, "--no-such-flag="+secretURL("http", "h", "flag"))
+			run(env, secretURL("http", "127.0.0.1:1", "argument"))
+			for _, f := range leaf.Flags {
+				switch f.Name {
+				case "endpoint", "target", "backend", "node", "live", "trace-endpoint", "join":
+					run(nil, "--"+f.Name+"="+secretURL("http", "127.0.0.1:1", "flag"))
+				}
+			}
+		})
 	}
 	junk := env[3][strings.IndexByte(env[3], '=')+1:]
 	for _, name := range []string{"ISOTONE_CONFIG", "TLS_CERT", "TLS_CLIENT_CA", "TLS_CLIENT_CRL", "ACL_FILE", "PEER_TLS_CERT", "PEER_TLS_CA", "PEER_TLS_CRL"} {
