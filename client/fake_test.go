@@ -171,6 +171,9 @@ func (c *cluster) answer(index int, args []string) []byte {
 	case "WORKER LEASE", "WORKER RELEASE":
 		return c.worker(index, args)
 	}
+	if args[0] == "ORACLE" {
+		return c.oracle(index, args)
+	}
 	if at := slices.Index(args, "TIMELINE"); at > 0 {
 		return c.timeline(index, args, at)
 	}

@@ -12,6 +12,7 @@ type fakeLine struct {
 	owner  int // an index of nodes; -1: nobody
 	sealed bool
 	last   isotone.Timestamp
+	ms     uint64 // of its oracle of reads and writes
 }
 
 // create makes timelines that a node owns.
@@ -39,17 +40,8 @@ func (c *cluster) grant(owner int, names ...string) {
 func (c *cluster) timeline(index int, args []string, at int) []byte {
 	name := args[at+1]
 	line := c.lines[name]
-	switch {
-	case line == nil && index == c.leader:
-		return fmt.Appendf(nil, "-ERR not_found: there is no timeline %q; create it\r\n", name)
-	case line == nil:
-		return c.refuse(index)
-	case line.owner < 0:
-		return []byte("-CLUSTERDOWN no leader is known\r\n")
-	case line.owner != index:
-		return []byte("-MOVED 0 " + c.nodes[line.owner].addr + "\r\n")
-	case line.sealed:
-		return fmt.Appendf(nil, "-ERR not_found: the timeline %q is sealed\r\n", name)
+	if fault := c.refuseLine(index, name, line); fault != nil {
+		return fault
 	}
 	count, _ := strconv.ParseUint(args[1], 10, 64)
 	for i := 2; i+1 < len(args); i++ {
@@ -65,4 +57,33 @@ func (c *cluster) timeline(index int, args []string, at int) []byte {
 	}
 	line.last = isotone.Timestamp{Time: first.Time, Index: first.Index + count - 1}
 	return stamp(first)
+}
+
+// oracle answers ORACLE: each time is one larger than the one before, or that to apply.
+func (c *cluster) oracle(index int, args []string) []byte {
+	line := c.lines[args[1]]
+	if fault := c.refuseLine(index, args[1], line); fault != nil {
+		return fault
+	}
+	if line.ms++; args[2] == "APPLY" {
+		line.ms, _ = strconv.ParseUint(args[3], 10, 64)
+	}
+	return fmt.Appendf(nil, ":%d\r\n", line.ms)
+}
+
+// refuseLine returns why a node does not answer for a timeline, or nil.
+func (c *cluster) refuseLine(index int, name string, line *fakeLine) []byte {
+	switch {
+	case line == nil && index == c.leader:
+		return fmt.Appendf(nil, "-ERR not_found: there is no timeline %q; create it\r\n", name)
+	case line == nil:
+		return c.refuse(index)
+	case line.owner < 0:
+		return []byte("-CLUSTERDOWN no leader is known\r\n")
+	case line.owner != index:
+		return []byte("-MOVED 0 " + c.nodes[line.owner].addr + "\r\n")
+	case line.sealed:
+		return fmt.Appendf(nil, "-ERR not_found: the timeline %q is sealed\r\n", name)
+	}
+	return nil
 }

@@ -258,7 +258,7 @@ func (v *visitor) asksRedis(t *testing.T) (served int) {
 			c.Does("AUTH "+v.auth, "+OK")
 		}
 		c.Send(strings.TrimSpace(r.Command + " " + map[string]string{
-			"ECHO": "x", "SELECT": "0", "CLIENT": "ID", "WATCH": "k", "CONFIG": "GET x", "CLUSTER": "INFO", "WORKER": "HELP", "AUTH": "x y", "WORKER REVOKE": "9999", "TSIN": "x", "TS64IN": "x",
+			"ECHO": "x", "SELECT": "0", "CLIENT": "ID", "WATCH": "k", "CONFIG": "GET x", "CLUSTER": "INFO", "WORKER": "HELP", "AUTH": "x y", "WORKER REVOKE": "9999", "TSIN": "x", "TS64IN": "x", "ORACLE": "x READ",
 		}[r.Command]))
 		answer, err := c.R.ReadString('\n')
 		if err != nil && err != io.EOF {

@@ -160,7 +160,9 @@ func isU64(way string) bool {
 }
 
 // keyed reports whether the requests of a way have to name a timeline.
-func keyed(way string) bool { return strings.Contains(way, "TSIN") || strings.Contains(way, "TS64IN") }
+func keyed(way string) bool {
+	return strings.Contains(way, "TSIN") || strings.Contains(way, "TS64IN") || strings.Contains(way, "oracle")
+}
 
 // sealed finds the timeline that a fault names because it is sealed.
 var sealed = regexp.MustCompile(`the timeline \\?(?:"|%22)([a-z/]+)\\?(?:"|%22) is sealed`)
@@ -252,6 +254,33 @@ func (n *orderNode) overHTTP(askers map[string]asker) {
 					return n.read(kind+" "+form, a.StatusCode, body, err, first)
 				}
 			}
+		}
+	}
+}
+
+// overOracles are the ways to ask the oracle of reads and writes of a timeline.
+func (n *orderNode) overOracles(askers map[string]asker) {
+	answer := func(what, text, digits string) string {
+		if order, ok := orderOfFault(text); ok && order == refused {
+			return order
+		}
+		ms, err := strconv.ParseUint(digits, 10, 64)
+		if err != nil {
+			n.Fatalf("%s: %.200q", what, text)
+		}
+		return orderOf(isotone.Timestamp{Time: ms * uint64(time.Millisecond)})
+	}
+	redis := rig.DialRedis(n.T, n.Client, nil)
+	askers["Redis, oracle"] = func(user, named string) string {
+		redis.Does("AUTH "+user+" "+rig.Secret, "+OK")
+		redis.Send("ORACLE " + named + " READ")
+		text := redis.Receive()
+		return answer("ORACLE", text, strings.TrimPrefix(text, ":"))
+	}
+	for _, op := range []string{"read", "peek", "apply&at=1"} {
+		askers["HTTP, oracle, "+op] = func(user, named string) string {
+			_, _, body := rig.DialHTTP(n.T, n.Client, nil).Ask("/oracle?op="+op+"&timeline="+strings.ReplaceAll(named, "/", "%2F"), rig.Bearer(user, rig.Secret))
+			return answer(op, body, strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(body), `{"ms":`), "}"))
 		}
 	}
 }
@@ -408,6 +437,7 @@ func TestOrders_NobodyGetsAnother(t *testing.T) {
 	askers := map[string]asker{}
 	n.overHTTP(askers)
 	n.overRedis(askers)
+	n.overOracles(askers)
 	n.overGRPC(askers)
 	canName := func(way, name string) bool {
 		if name == "" {
