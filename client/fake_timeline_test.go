@@ -1,8 +1,10 @@
 package client_test
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/isotone/isotone"
 )
@@ -63,6 +65,9 @@ func (c *cluster) timeline(index int, args []string, at int) []byte {
 func (c *cluster) oracle(index int, args []string) []byte {
 	line := c.lines[args[1]]
 	if fault := c.refuseLine(index, args[1], line); fault != nil {
+		if strings.HasPrefix(args[1], "apart") { // in another group than that of its slot
+			return bytes.Replace(fault, []byte("MOVED"), []byte("ASK"), 1)
+		}
 		return fault
 	}
 	if line.ms++; args[2] == "APPLY" {

@@ -15,26 +15,33 @@ import (
 )
 
 func TestReadWrite_AsksTheOwner(t *testing.T) {
+	for _, name := range []string{"a", "apart"} {
+		t.Run(name, func(t *testing.T) { asksTheOwner(t, name) })
+	}
+}
+
+func asksTheOwner(t *testing.T, name string) {
 	f := startCluster(t, 3)
-	f.create(2, "a")
+	f.create(2, name)
 	c := f.dial(client.Options{})
 	ctx := within(t, 20*time.Second)
-	oracle := c.Timeline("a").ReadWrite()
+	oracle := c.Timeline(name).ReadWrite()
 	for i, ask := range []func() (uint64, error){
 		func() (uint64, error) { return oracle.Write(ctx) },
 		func() (uint64, error) { return oracle.Peek(ctx) },
 		func() (uint64, error) { return oracle.Read(ctx) },
 		func() (uint64, error) { return oracle.Apply(ctx, 4) },
-		func() (uint64, error) { return c.Timeline("a").In(isotone.ReadLease).ReadWrite().Read(ctx) },
+		func() (uint64, error) { return c.Timeline(name).In(isotone.ReadLease).ReadWrite().Read(ctx) },
 	} {
 		if got, err := ask(); err != nil || got != uint64(i+1) {
 			t.Errorf("operation %d: %d, %v", i, got, err)
 		}
 	}
-	if got := f.nodes[2].commands("ORACLE"); !slices.Equal(got[len(got)-4:], []string{"ORACLE a PEEK", "ORACLE a READ", "ORACLE a APPLY 4", "ORACLE a READ lease"}) {
+	say := "ORACLE " + name
+	if got := f.nodes[2].commands("ORACLE"); !slices.Equal(got[len(got)-4:], []string{say + " PEEK", say + " READ", say + " APPLY 4", say + " READ lease"}) {
 		t.Errorf("the owner was asked %q", got)
 	}
-	f.grant(0, "a")
+	f.grant(0, name)
 	if got, err := oracle.Write(ctx); err != nil || got != 6 {
 		t.Errorf("after a change of owners: %d, %v", got, err)
 	}

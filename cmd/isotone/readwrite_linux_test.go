@@ -63,10 +63,10 @@ func (u *oracleUsers) check(t *testing.T, when string) {
 }
 
 // byHTTP asks one node after the other until one answers.
-func byHTTP(addrs []string) askOracle {
+func byHTTP(name string, addrs []string) askOracle {
 	c, at := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, 0
 	return func(ctx context.Context, op timeline.Op, apply uint64) (uint64, error) {
-		url := fmt.Sprintf("http://%s/oracle?timeline=orders&op=%v", addrs[at], op)
+		url := fmt.Sprintf("http://%s/oracle?timeline=%s&op=%v", addrs[at], name, op)
 		if op == timeline.OpApply {
 			url += fmt.Sprint("&at=", apply)
 		}
@@ -92,6 +92,15 @@ func byHTTP(addrs []string) askOracle {
 // while its owner is killed.
 func TestReadWrite_IsOneOracleWhoeverOwnsIt(t *testing.T) {
 	t.Parallel()
+	for _, name := range []string{"orders", "apart"} { // in the group of its slot, and in another
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			isOneOracle(t, name)
+		})
+	}
+}
+
+func isOneOracle(t *testing.T, name string) {
 	s := newSlotCluster(t, "timelines")
 	own, err := client.NewWith(t.Context(), client.Options{Addrs: s.Addrs()})
 	if err != nil {
@@ -100,7 +109,7 @@ func TestReadWrite_IsOneOracleWhoeverOwnsIt(t *testing.T) {
 	defer own.Close()
 	byRedis := redis.NewClusterClient(&redis.ClusterOptions{Addrs: s.Addrs(), MaxRedirects: 8, ClusterStateReloadInterval: 100 * time.Millisecond}) // a minute by itself
 	defer byRedis.Close()
-	oracle := own.Timeline("orders").ReadWrite()
+	oracle := own.Timeline(name).ReadWrite()
 	users := &oracleUsers{epoch: time.Now()}
 	ctx, cancel := context.WithCancel(t.Context())
 	var asking sync.WaitGroup
@@ -118,13 +127,13 @@ func TestReadWrite_IsOneOracleWhoeverOwnsIt(t *testing.T) {
 			return oracle.Apply(ctx, at)
 		},
 		func(ctx context.Context, op timeline.Op, at uint64) (uint64, error) {
-			args := []any{"ORACLE", "orders", strings.ToUpper(op.String())}
+			args := []any{"ORACLE", name, strings.ToUpper(op.String())}
 			if op == timeline.OpApply {
 				args = append(args, at)
 			}
 			return byRedis.Do(ctx, args...).Uint64()
 		},
-		byHTTP(s.Addrs()),
+		byHTTP(name, s.Addrs()),
 	} {
 		asking.Go(func() { users.run(ctx, way, ask) })
 	}
@@ -137,11 +146,11 @@ func TestReadWrite_IsOneOracleWhoeverOwnsIt(t *testing.T) {
 		users.check(t, when)
 	}
 	for round := range 6 {
-		s.move("orders", round%3+1)
+		s.move(name, round%3+1)
 		goOn("after a move")
 	}
 	for node := range 3 {
-		s.move("orders", node+1)
+		s.move(name, node+1)
 		if err := s.Nodes[node].Kill(); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ func ParseReadWrite(name, at string, has bool) (op timeline.Op, ms uint64, err e
 		return op, 0, isotone.Errorf(isotone.CodeInvalidArgument, "operation %.40q: want write, peek, read or apply", name)
 	}
 	if has != (op == timeline.OpApply) {
-		return op, 0, isotone.Errorf(isotone.CodeInvalidArgument, "apply has a time, and %s, %s and %s have none", timeline.OpWrite, timeline.OpPeek, timeline.OpRead)
+		return op, 0, isotone.Errorf(isotone.CodeInvalidArgument, "apply has a time, which is at=MS over HTTP, and %s, %s and %s have none", timeline.OpWrite, timeline.OpPeek, timeline.OpRead)
 	}
 	if !has {
 		return op, 0, nil

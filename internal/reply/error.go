@@ -18,6 +18,7 @@ func (e Error) Error() string { return string(e) }
 // codes has the code of each word that Isotone or Redis begins an error with.
 var codes = map[string]isotone.Code{
 	"MOVED":        isotone.CodeNotLeader,
+	"ASK":          isotone.CodeNotLeader, // of a timeline in another group than that of its slot
 	"CLUSTERDOWN":  isotone.CodeNoLeader,
 	"TRYAGAIN":     isotone.CodeOverloaded,
 	"LOADING":      isotone.CodeOverloaded,
@@ -65,7 +66,8 @@ func (e Error) Code() (code isotone.Code, known bool) {
 }
 
 // Decode returns the error as package isotone spells it: the message without the word, for
-// MOVED the address of the leader, and for a quota the pause that the server asks for. MOVED without a valid address matches [ErrMalformed].
+// MOVED and ASK the address of the node to ask, and for a quota the pause that the server asks for. MOVED and ASK without a valid address match
+// [ErrMalformed].
 func (e Error) Decode() (*isotone.Error, error) {
 	code, known := e.Code()
 	if !known {

@@ -61,6 +61,7 @@ func TestRead_RefusesWhatIsMalformedOrTooLarge(t *testing.T) {
 func TestError_CodesAndLeader(t *testing.T) {
 	for text, want := range map[string]isotone.Error{
 		"MOVED 0 10.0.0.2:8080":                      {Code: isotone.CodeNotLeader, Message: "the leader is 10.0.0.2:8080", Leader: "10.0.0.2:8080"},
+		"ASK 3558 10.0.0.2:8080":                     {Code: isotone.CodeNotLeader, Message: "the leader is 10.0.0.2:8080", Leader: "10.0.0.2:8080"},
 		"MOVED 0 fd00::2:8080":                       {Code: isotone.CodeNotLeader, Message: "the leader is [fd00::2]:8080", Leader: "[fd00::2]:8080"},
 		"CLUSTERDOWN no leader":                      {Code: isotone.CodeNoLeader, Message: "no leader"},
 		"TRYAGAIN the queue is full":                 {Code: isotone.CodeOverloaded, Message: "the queue is full"},
@@ -102,7 +103,7 @@ func TestError_CodesAndLeader(t *testing.T) {
 			t.Errorf("%q: %s", text, code)
 		}
 	}
-	for _, text := range []string{"MOVED", "MOVED 10.0.0.2:8080", "MOVED 0 host", "MOVED 0 host:0", "MOVED 0 :1", "MOVED 0 a\nb:1"} {
+	for _, text := range []string{"ASK", "ASK 0 host", "MOVED", "MOVED 10.0.0.2:8080", "MOVED 0 host", "MOVED 0 host:0", "MOVED 0 :1", "MOVED 0 a\nb:1"} {
 		if e, err := reply.Error(text).Decode(); !errors.Is(err, reply.ErrMalformed) {
 			t.Errorf("%q: %+v, %v", text, e, err)
 		}

@@ -14,7 +14,7 @@ package lincheck
 // If: let B -> A where B must come before A or where B precedes A. A sequence that keeps all of -> is legal. There is one unless -> has a cycle. "Must come
 // before" is transitive, and has no cycle of its own as times of writes differ. So a shortest cycle alternates, X must come before Y, Y precedes Z, Z must
 // come before W, W precedes X, and so on. Of "Y precedes Z" and "W precedes X" the earlier end gives "Y precedes X" or "W precedes Z": a cycle of two,
-// which the condition excludes.  ∎
+// which the condition excludes, or a shorter one, of which there is none.  ∎
 //
 // So one sweep in the order of invocations suffices, with the largest times of what had completed before.
 
