@@ -63,7 +63,7 @@ internal/host/peer:             internal/core/route internal/core/wire ; go.etcd
 client:                         . snowflake internal/reply internal/core/interval internal/core/search internal/host/steady
 
 internal/front/head:
-internal/front:                 . snowflake internal/core/interval internal/host/trace
+internal/front:                 . snowflake internal/core/interval internal/core/timeline internal/host/trace
 internal/front/gate:            internal/host/loop
 internal/front/httpapi:         . snowflake internal/core/interval internal/core/timeline internal/front
 internal/front/admin:           . internal/auth/address internal/front internal/front/httpapi
@@ -80,7 +80,7 @@ internal/front/thriftrpc:       . snowflake internal/auth/access internal/host/l
 internal/node:                  . snowflake disruptor internal/host/steady internal/core/interval internal/core/timeline internal/core/oracle internal/core/replica internal/core/wire internal/host/storage internal/host/backup internal/auth/access internal/auth/certname internal/auth/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 internal/proxy/balance:         .
 internal/proxy:                 . internal/auth/address internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/proxy/balance internal/front/requestid internal/front/stats ; golang.org/x/sys
-internal/proxy/forward:         . internal/host/loop internal/host/trace internal/front
+internal/proxy/forward:         . internal/core/timeline internal/host/loop internal/host/trace internal/front
 
 internal/inspect/survey:        .
 internal/inspect/decode:        . snowflake
@@ -89,7 +89,7 @@ internal/inspect/doctor:        internal/core/timeline internal/auth/certname in
 internal/inspect/doctor/probe:  internal/front internal/inspect/survey internal/inspect/doctor ; golang.org/x/sys
 
 internal/operator:              . client internal/core/oracle internal/host/config internal/auth/address internal/host/listen internal/host/peer internal/front internal/front/admin internal/inspect/survey
-internal/server:                . client snowflake internal/proxy/balance internal/core/oracle internal/inspect/dashboard internal/inspect/doctor internal/proxy/forward internal/front internal/front/admin internal/front/gate internal/front/grpc internal/front/http1 internal/front/http2 internal/front/httpapi internal/front/pd internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/requestid internal/front/web internal/auth/access internal/host/backup internal/auth/address internal/auth/certname internal/host/config internal/auth/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply internal/inspect/survey ; github.com/prometheus/client_golang github.com/quic-go/quic-go
+internal/server:                . client snowflake internal/proxy/balance internal/core/oracle internal/core/timeline internal/inspect/dashboard internal/inspect/doctor internal/proxy/forward internal/front internal/front/admin internal/front/gate internal/front/grpc internal/front/http1 internal/front/http2 internal/front/httpapi internal/front/pd internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/requestid internal/front/web internal/auth/access internal/host/backup internal/auth/address internal/auth/certname internal/host/config internal/auth/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply internal/inspect/survey ; github.com/prometheus/client_golang github.com/quic-go/quic-go
 
 internal/check/await:
 internal/check/rig:             internal/check/await internal/auth/access internal/front internal/host/loop
