@@ -11,16 +11,17 @@ import (
 
 // ReadWrite is an oracle of reads and writes: it gives the writes of a database their times, in unix milliseconds, and tells at which time reads see
 // all writes that are complete. Each timeline has one. Its operations are linearizable, whichever clients call them, and its times go on with
-// every owner. Operations that fail may have been carried out; all of them can be repeated.
+// every owner. An operation that fails may have been carried out; each can be repeated.
 //
 //	oracle := c.Timeline("orders").ReadWrite()
 //	at, err := oracle.Write(ctx)   // then write at this time,
 //	_, err = oracle.Apply(ctx, at) // and have reads see it
 //	at, err = oracle.Read(ctx)     // read at this time
 //
-// These are write_ts, apply_write and read_ts of Materialize's TimestampOracle. Each call is a request of its own, and at most 1024 of a timeline
-// wait, beyond which they fail with isotone.ErrOverloaded. Writes are a millisecond apart at least: where there are more than a thousand in a second
-// for long, they are overloaded too. The order of timestamps of the same timeline is another one. Safe for concurrent use.
+// These are write_ts, apply_write and read_ts of Materialize's TimestampOracle. Each call is a request of its own; at most 1024 of a timeline wait,
+// and further ones fail with isotone.ErrOverloaded. Times of writes differ by a millisecond at least, so a timeline sustains a thousand writes a
+// second; the nodes refuse more for a while, and the client repeats them until the context ends. The oracle's times and the timestamps of the timeline
+// have no order between them. Safe for concurrent use.
 type ReadWrite struct{ reader Reader }
 
 // ReadWrite returns the oracle of reads and writes of a timeline, in the reader's mode. Its floor does not count. Calls for the default order fail

@@ -370,14 +370,16 @@ func (a *issuer) answer(p *pending) *isotone.Error {
 	ms, ok := a.readWrite.Do(p.Op, p.At, a.base, a.now, a.Ceiling())
 	switch {
 	case !ok && p.Op == timeline.OpApply:
-		return isotone.Errorf(isotone.CodeInvalidArgument, "%d is beyond all that the timeline %q may have issued, and it is not applied; to go on there, raise the floor of the timeline: isotone timeline floor",
-			p.At, p.Timeline)
+		return isotone.Errorf(isotone.CodeInvalidArgument, "%d ms is not applied: it is later than any time that the timeline %q may have issued, so no write of it has that time", p.At, p.Timeline)
 	case !ok:
-		return isotone.ErrOverloaded
+		return errNoTimeToWrite
 	}
 	p.Ranges[0], p.issued = isotone.Range{First: isotone.Timestamp{Time: ms}, Count: 1}, p.issued+1
 	return nil
 }
+
+// errNoTimeToWrite answers writes that would be at or above the ceiling.
+var errNoTimeToWrite = isotone.Errorf(isotone.CodeOverloaded, "the timeline has no time for another write yet: its time is ahead of the clock, after a raised floor or more than a thousand writes in a second")
 
 // tick fails requests that have waited too long, and repeats the latest round.
 func (o *owner) tick() {

@@ -22,10 +22,10 @@ const (
 	OpApply
 )
 
-// ReadWrite is an oracle of reads and writes, as the storage of a database with one writer at a time needs it: the times of its transactions, in unix
-// milliseconds, and up to which time they are visible. Its operations are those of the TimestampOracle of Materialize
-// (https://github.com/MaterializeInc/materialize, src/timestamp-oracle). The owner of a timeline has one, beside the allocator of timestamps, and both
-// are kept within the bounds of the table only. The zero ReadWrite has answered nothing.
+// ReadWrite is an oracle of reads and writes, for storage that keeps versions by time: it gives writes their times, in unix milliseconds, and tells up
+// to which time writes are visible. Its operations are those of the TimestampOracle of Materialize
+// (https://github.com/MaterializeInc/materialize, src/timestamp-oracle). The owner of a timeline has one beside the allocator of timestamps. The two
+// share the bounds of the timeline and nothing else. The zero ReadWrite has answered nothing.
 type ReadWrite struct {
 	// write is at or after all times that were answered, read at or after those that were answered to reads or applied, once both are at or above
 	// the base, and write is at or after read.
