@@ -43,6 +43,9 @@ type Query struct {
 	Floor isotone.Timestamp
 	// Timeline is "" for the default order.
 	Timeline string
+	// Op and At are those of [front.Batch].
+	Op timeline.Op
+	At uint64
 	// Named says that the query itself names the format.
 	Named bool
 }

@@ -4,26 +4,16 @@ import (
 	"strconv"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/front"
 )
 
 // OraclePath is the path of the oracles of reads and writes of timelines.
 const OraclePath = "/oracle"
 
-// OracleQuery asks such an oracle.
-type OracleQuery struct {
-	// Timeline is "" if none is named.
-	Timeline string
-	Op       timeline.Op
-	At       uint64 // of timeline.OpApply, in unix milliseconds
-	// Mode is isotone.ReadDefault if the request names none.
-	Mode isotone.ReadMode
-}
-
 // ParseOracleQuery parses the raw query of a URL: op=write, peek, read, or apply with at=MS; timeline and mode as in [ParseQuery], and as strictly.
 // Errors match isotone.ErrInvalidArgument.
-func ParseOracleQuery(raw string) (q OracleQuery, err error) {
+func ParseOracleQuery(raw string) (q Query, err error) {
+	q.Count = 1
 	values := map[string]string{}
 	err = eachPair(raw, func(key, value string) error {
 		switch key {

@@ -11,12 +11,12 @@ import (
 )
 
 func TestParseOracleQuery(t *testing.T) {
-	for raw, want := range map[string]OracleQuery{
-		"op=write":                                       {Op: timeline.OpWrite},
-		"timeline=a%2Fb&op=peek&x=1&x=2&y":               {Timeline: "a/b", Op: timeline.OpPeek},
-		"op=read&mode=lease":                             {Op: timeline.OpRead, Mode: isotone.ReadLease},
-		"at=0&op=apply&timeline=orders":                  {Timeline: "orders", Op: timeline.OpApply},
-		"op=%61pply&at=18446744073709551615&mode=quorum": {Op: timeline.OpApply, At: math.MaxUint64, Mode: isotone.ReadQuorum},
+	for raw, want := range map[string]Query{
+		"op=write":                                       {Count: 1, Op: timeline.OpWrite},
+		"timeline=a%2Fb&op=peek&x=1&x=2&y":               {Count: 1, Timeline: "a/b", Op: timeline.OpPeek},
+		"op=read&mode=lease":                             {Count: 1, Op: timeline.OpRead, Mode: isotone.ReadLease},
+		"at=0&op=apply&timeline=orders":                  {Count: 1, Timeline: "orders", Op: timeline.OpApply},
+		"op=%61pply&at=18446744073709551615&mode=quorum": {Count: 1, Op: timeline.OpApply, At: math.MaxUint64, Mode: isotone.ReadQuorum},
 	} {
 		if got, err := ParseOracleQuery(raw); err != nil || got != want {
 			t.Errorf("%q: %+v, %v, want %+v", raw, got, err, want)

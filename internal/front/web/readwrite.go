@@ -26,7 +26,7 @@ func (h *handler) oracle(w http.ResponseWriter, r *http.Request) string {
 	if err != nil {
 		return refuse(w, r, s, err)
 	}
-	answer, err := h.take(r.Context(), &httpapi.Query{Count: 1, Mode: q.Mode, Timeline: q.Timeline}, q.Op, q.At)
+	answer, err := h.take(r.Context(), &q)
 	if err != nil {
 		if isReset(r) {
 			return refuse(w, r, s, err)

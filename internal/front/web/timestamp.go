@@ -11,7 +11,6 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
-	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/host/trace"
@@ -52,7 +51,7 @@ func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
 	if err != nil {
 		return refuse(w, r, s, err)
 	}
-	issued, err := h.take(r.Context(), &q, timeline.OpIssue, 0)
+	issued, err := h.take(r.Context(), &q)
 	if err != nil {
 		if isReset(r) {
 			return refuse(w, r, s, err)
@@ -82,14 +81,14 @@ func newCall() *call {
 	return c
 }
 
-// take submits one request, with what [front.Batch] has as Op and At, and waits for its answer. A call whose answer came goes
+// take submits one request and waits for its answer. A call whose answer came goes
 // back to the pool; an abandoned one never does, because the backend still owns
 // its batch.
-func (h *handler) take(ctx context.Context, q *httpapi.Query, op timeline.Op, at uint64) (isotone.Range, error) {
+func (h *handler) take(ctx context.Context, q *httpapi.Query) (isotone.Range, error) {
 	c := calls.Get().(*call)
 	c.counts[0], c.ranges[0] = q.Count, isotone.Range{}
 	c.batch.Mode, c.batch.U64, c.batch.Floor, c.batch.Timeline, c.batch.Err, c.batch.Trace = q.Mode, q.Format.IsU64(), q.Floor, q.Timeline, nil, trace.Of(ctx)
-	c.batch.Op, c.batch.At = op, at
+	c.batch.Op, c.batch.At = q.Op, q.At
 	s := sessionOf(ctx)
 	c.batch.Raise, c.batch.Moved = c.batch.Floor != (isotone.Timestamp{}) && s.May(access.Floors), false
 	c.batch.Counts, c.batch.Ranges = c.counts[:], c.ranges[:]
