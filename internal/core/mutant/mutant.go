@@ -214,6 +214,7 @@ const (
 	WriteBelowRead          // T2: a write is not after what was read or applied
 	WriteTwice              // T2: two writes have one time
 	ApplyForgotten          // T2: reads are below a write that was applied
+	SharedFarAhead          // I11: the ceiling of timelines is further ahead of the clock than two reservations
 	TimelineFillsQueue      // I7: the requests of one timeline leave no room for others
 	TimelinesWithLeader     // liveness: the requests of timelines that a leader owns end with its leadership
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term

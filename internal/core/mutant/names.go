@@ -188,6 +188,7 @@ var names = [count]string{
 	WriteBelowRead:          "write-below-read",
 	WriteTwice:              "write-twice",
 	ApplyForgotten:          "apply-forgotten",
+	SharedFarAhead:          "shared-far-ahead",
 	TimelineFillsQueue:      "timeline-fills-queue",
 	TimelinesWithLeader:     "timelines-with-leader",
 	UnrefusedBeforeOpen:     "unrefused-before-open",

@@ -188,7 +188,7 @@ func (t *timelines) target() uint64 {
 	if now == 0 {
 		return 0
 	}
-	return now + t.leading.reach()
+	return now + mutant.Pick[uint64](mutant.SharedFarAhead, 3, 1)*t.leading.reach()
 }
 
 // roomyTarget is the shared ceiling to propose with a command by which tenures begin, at the ceiling of before: an epoch above that, so that they have

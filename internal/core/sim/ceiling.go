@@ -60,16 +60,30 @@ func (w *world) checkCeiling(n *node, ceiling uint64) {
 		return
 	}
 	w.ceiling = ceiling
-	if w.now < w.votersChanged+recently && w.votersChanged > 0 {
-		return // former voters may have vouched for it
-	}
 	if w.floor.asked > 0 && ceiling <= w.floor.asked+2 || time.Duration(ceiling) <= time.Duration(w.floor.asked)+recently {
 		return // an operator said so; from there time holds, and the ceiling rises by nanoseconds
+	}
+	w.checkReach(n, ceiling, w.lead()+w.floorLead()+w.interval.lead(w), "")
+}
+
+// checkShared checks the ceiling that timelines share, if it is the largest so far. Tenures may have it two reservations ahead of the clock. Floors of the default order do
+// not raise it, unless the cluster was restored: then it begins at the ceiling of that.
+func (w *world) checkShared(n *node, ceiling uint64) {
+	if ceiling <= w.timelines.ceiling || w.loss.floor > 0 && w.floor.asked > 0 {
+		return
+	}
+	w.timelines.ceiling = ceiling
+	w.checkReach(n, ceiling, w.lead()+reserveIntervals*time.Duration(w.cfg.epochTicks)*w.cfg.tick, " of timelines")
+}
+
+// checkReach checks that the clocks of a quorum vouch for a ceiling that n has, and is to be ahead of them by at most lead.
+func (w *world) checkReach(n *node, ceiling uint64, lead time.Duration, what string) {
+	if w.now < w.votersChanged+recently && w.votersChanged > 0 {
+		return // former voters may have vouched for it
 	}
 	if time.Duration(ceiling) <= time.Duration(w.loss.floor)+recently {
 		return // the restored cluster begins there
 	}
-	lead := w.lead() + w.floorLead() + w.interval.lead(w)
 	var voters []time.Duration
 	for _, m := range n.replica.Members() {
 		if o := w.node(m.ID); o != nil && !m.Learner {
@@ -82,7 +96,7 @@ func (w *world) checkCeiling(n *node, ceiling uint64) {
 		limit = w.now + voters[len(voters)/2] + driftMax
 	}
 	if time.Duration(ceiling) > limit+lead {
-		w.fail("I11: node %d has ceiling %v at %v, the clocks of %d voters vouch for %v and %v", n.id, time.Duration(ceiling)-worldStart, w.now,
+		w.fail("I11: node %d has ceiling%s %v at %v, the clocks of %d voters vouch for %v and %v", n.id, what, time.Duration(ceiling)-worldStart, w.now,
 			len(voters), limit-worldStart, lead)
 	}
 }

@@ -359,6 +359,7 @@ func (w *world) inspect(n *node) {
 	w.noteClock(n)
 	w.checkRevoked(n)
 	w.checkCeiling(n, s.Ceiling)
+	w.checkShared(n, n.replica.Timelines().Ceiling)
 	queues := n.replica.Queues()
 	for i := range queues {
 		if q := &queues[i]; q.Length > q.Max {

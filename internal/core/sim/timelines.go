@@ -21,6 +21,8 @@ const timelineRuns = 3
 type timelines struct {
 	rng   *rand.Rand
 	lines []*timelineOrder
+	// ceiling is the largest that all timelines shared.
+	ceiling uint64
 	// creating counts the creations that are not answered.
 	creating int
 	// raised is set once the floor of one was raised.
