@@ -1,0 +1,130 @@
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/fence"
+)
+
+// casStore appends words to the data of a cell.
+type casStore struct{ *fence.CASFence }
+
+func appendWord(word string) func([]byte) ([]byte, error) {
+	return func(data []byte) ([]byte, error) { return append(data, word+" "...), nil }
+}
+
+func (s casStore) raise(ctx context.Context, token isotone.Timestamp, word string) error {
+	return s.Raise(ctx, token, appendWord(word))
+}
+
+func (s casStore) check(ctx context.Context, stamp isotone.Timestamp, word string) error {
+	return s.Check(ctx, stamp, appendWord(word))
+}
+
+func (s casStore) words(ctx context.Context) ([]string, error) {
+	data, err := s.Read(ctx)
+	return strings.Fields(string(data)), err
+}
+
+// objects is a server of one object with the conditions of RFC 9110.
+type objects struct {
+	mu      sync.Mutex
+	value   []byte
+	version int
+	weak    bool
+	answer  int // if not 0, the status of each answer
+}
+
+func (o *objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	tag := fmt.Sprintf("%q", fmt.Sprint(o.version))
+	switch {
+	case o.answer != 0:
+		http.Error(w, "as told", o.answer)
+	case r.Method == http.MethodGet && o.value == nil:
+		http.NotFound(w, r)
+	case r.Method == http.MethodGet && o.weak:
+		w.Header().Set("ETag", "W/"+tag)
+		_, _ = w.Write(o.value)
+	case r.Method == http.MethodGet:
+		w.Header().Set("ETag", tag)
+		_, _ = w.Write(o.value)
+	case r.Method == http.MethodPut:
+		if o.value == nil && r.Header.Get("If-None-Match") != "*" || o.value != nil && r.Header.Get("If-Match") != tag {
+			http.Error(w, "another version", http.StatusPreconditionFailed)
+			return
+		}
+		o.value, _ = io.ReadAll(r.Body)
+		o.version++
+	default:
+		http.Error(w, "method", http.StatusMethodNotAllowed)
+	}
+}
+
+func startObjects(t *testing.T, o *objects) fence.Cell {
+	server := httptest.NewServer(o)
+	t.Cleanup(server.Close)
+	return fence.Object(server.Client(), server.URL+"/manifest")
+}
+
+func TestObject_IsAFence(t *testing.T) {
+	testStore(t, func(t *testing.T) store { return casStore{fence.CAS(startObjects(t, &objects{}), "manifest")} })
+}
+
+func TestObject_RefusesStoresWithoutConditions(t *testing.T) {
+	for want, o := range map[string]*objects{
+		"no strong ETag":            {value: []byte("x"), weak: true},
+		"503 Service Unavailable":   {answer: http.StatusServiceUnavailable},
+		"404 Not Found":             {answer: http.StatusNotFound}, // a bucket that is not there
+		"does not begin with a fen": {value: []byte("somebody's object")},
+		"has more than":             {value: make([]byte, 17<<20)},
+	} {
+		f := fence.CAS(startObjects(t, o), "manifest")
+		if err := f.Raise(t.Context(), at(1), appendWord("a")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+	f := fence.CAS(startObjects(t, &objects{}), "manifest")
+	if err := f.Raise(t.Context(), at(1), func([]byte) ([]byte, error) { return make([]byte, 17<<20), nil }); err == nil || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("a large object: %v", err)
+	}
+}
+
+// changing is a cell that somebody else always writes first.
+type changing struct{ loads int }
+
+func (c *changing) Load(context.Context) ([]byte, string, error)  { c.loads++; return nil, "", nil }
+func (c *changing) Replace(context.Context, string, []byte) error { return fence.ErrChanged }
+
+func TestCAS_EndsWhenTheValueAlwaysChanges(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &changing{}
+	if err := fence.CAS(c, "x").Raise(ctx, at(1), nil); !errors.Is(err, fence.ErrChanged) || c.loads < 2 {
+		t.Errorf("%v after %d loads", err, c.loads)
+	}
+	cancel()
+	if err := fence.CAS(c, "x").Raise(ctx, at(1), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestCAS_ErrorOfTheUpdateWritesNothing(t *testing.T) {
+	f := fence.CAS(startObjects(t, &objects{}), "manifest")
+	must(t, f.Raise(t.Context(), at(1), appendWord("a")))
+	full := errors.New("full")
+	if err := f.Raise(t.Context(), at(2), func([]byte) ([]byte, error) { return nil, full }); !errors.Is(err, full) {
+		t.Error(err)
+	}
+	must(t, f.Raise(t.Context(), at(1), appendWord("b"))) // the fence has not moved either
+	hasWords(t, casStore{f}, "a b")
+}

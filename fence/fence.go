@@ -1,0 +1,58 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/isotone/isotone"
+)
+
+// ErrFenced is what the error of a refused write matches: its stamp is below the fence. It will never be accepted, and the data is as it was. Whoever
+// wrote under a lock does not hold it any more.
+var ErrFenced = errors.New("fence: the stamp of the write is below the fence")
+
+// ErrNoFence is what the error of Check matches if the store has no fence of that name: Seal was never called, or the store has lost it.
+var ErrNoFence = errors.New("fence: the store has no fence of this name; begin it with Seal")
+
+// Error is why a store has refused a write. It matches [ErrFenced].
+type Error struct {
+	// Name is that of the fence.
+	Name string
+	// Stamp is that of the write, and Fence where the fence is.
+	Stamp, Fence isotone.Timestamp
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("fence %q is at %v, and the write is stamped %v: it comes too late", e.Name, e.Fence, e.Stamp)
+}
+
+// Is makes the error match [ErrFenced].
+func (e *Error) Is(target error) bool { return target == ErrFenced }
+
+// Sealer is a fence of a group of writers.
+type Sealer interface {
+	// Seal has the store refuse all writes with a stamp at or below through. A later Seal with a smaller stamp changes nothing. After an
+	// error the fence may be raised or not: repeat it.
+	Seal(ctx context.Context, through isotone.Timestamp) error
+}
+
+// check is the rule of all stores.
+func check(name string, stamp, at isotone.Timestamp) error {
+	if stamp.Before(at) {
+		return &Error{Name: name, Stamp: stamp, Fence: at}
+	}
+	return nil
+}
+
+// above returns the smallest stamp above t.
+func above(t isotone.Timestamp) isotone.Timestamp {
+	switch {
+	case t.Index < math.MaxUint64:
+		t.Index++
+	case t.Time < math.MaxUint64:
+		t = isotone.Timestamp{Time: t.Time + 1}
+	}
+	return t
+}

@@ -1,0 +1,138 @@
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/fence"
+	"github.com/isotone/isotone/internal/check/ports"
+)
+
+// redisStore appends words to a Redis list.
+type redisStore struct {
+	db   *redis.Client
+	name string
+	*fence.RedisFence
+}
+
+func newRedisStore(t *testing.T, db *redis.Client) *redisStore {
+	name := "{" + strings.ReplaceAll(t.Name(), " ", "-") + "}"
+	return &redisStore{db, name, fence.Redis(db, name)}
+}
+
+func (s *redisStore) raise(ctx context.Context, token isotone.Timestamp, word string) error {
+	_, err := s.Raise(ctx, token, fence.RedisCommand{"RPUSH", s.name, word})
+	return err
+}
+
+func (s *redisStore) check(ctx context.Context, stamp isotone.Timestamp, word string) error {
+	_, err := s.Check(ctx, stamp, fence.RedisCommand{"RPUSH", s.name, word})
+	return err
+}
+
+func (s *redisStore) words(ctx context.Context) ([]string, error) {
+	return s.db.LRange(ctx, s.name, 0, -1).Result()
+}
+
+// startRedis starts a redis-server, which ends with the test.
+func startRedis(t *testing.T, args ...string) *redis.Client {
+	t.Helper()
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("redis-server is not installed (Debian: redis-server)")
+		}
+		t.Skip("redis-server is not installed")
+	}
+	port, err := ports.Free(2)
+	must(t, err)
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	args = append([]string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--logfile", log, "--cluster-port", fmt.Sprint(port + 1)}, args...)
+	cmd, ended := exec.Command(program, args...), make(chan struct{})
+	must(t, cmd.Start())
+	go func() { _ = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	})
+	db := redis.NewClient(&redis.Options{Addr: net.JoinHostPort("127.0.0.1", fmt.Sprint(port))})
+	t.Cleanup(func() { _ = db.Close() })
+	for db.Ping(t.Context()).Err() != nil {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ended:
+			text, _ := os.ReadFile(log)
+			t.Fatalf("redis-server has ended: %s", text)
+		}
+	}
+	return db
+}
+
+func TestRedis_IsAFence(t *testing.T) {
+	db := startRedis(t)
+	testStore(t, func(t *testing.T) store { return newRedisStore(t, db) })
+}
+
+// A cluster runs a script only if all its keys are in one slot, and only where that is.
+func TestRedis_OnACluster(t *testing.T) {
+	db := startRedis(t, "--cluster-enabled", "yes")
+	must(t, db.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err())
+	for db.Do(t.Context(), "EXISTS", "any").Err() != nil { // until the node knows that it has all slots
+	}
+	testStore(t, func(t *testing.T) store { return newRedisStore(t, db) })
+	f := fence.Redis(db, "{a}")
+	if _, err := f.Raise(t.Context(), at(1), fence.RedisCommand{"SET", "{b}", "1"}); err == nil || !strings.Contains(err.Error(), "slot") {
+		t.Errorf("keys in two slots: %v", err)
+	}
+}
+
+func TestRedis_ReturnsReplies(t *testing.T) {
+	db := startRedis(t)
+	ctx, f := t.Context(), fence.Redis(db, "{x}")
+	got, err := f.Raise(ctx, at(1), fence.RedisCommand{"SET", "{x}", "1"}, fence.RedisCommand{"GET", "{x}:no"}, fence.RedisCommand{"INCRBY", "{x}", 41}, fence.RedisCommand{"MGET", "{x}", "{x}:no"},
+		fence.RedisCommand{"PING"})
+	must(t, err)
+	if want := "[OK <nil> 42 [42 <nil>] PONG]"; fmt.Sprint(got) != want {
+		t.Errorf("replies %v, want %s", got, want)
+	}
+	if got, err = f.Raise(ctx, at(3)); err != nil || len(got) != 0 {
+		t.Errorf("without commands: %v, %v", got, err)
+	}
+	_, err = f.Raise(ctx, at(2), fence.RedisCommand{"SET", "{x}", "2"})
+	refused(t, err, at(2), at(3))
+	if db.Get(ctx, "{x}").Val() != "42" {
+		t.Errorf("a refused write has changed the data to %v", db.Get(ctx, "{x}"))
+	}
+}
+
+func TestRedis_BadInput(t *testing.T) {
+	db := startRedis(t)
+	ctx, f := t.Context(), fence.Redis(db, "{x}")
+	for want, c := range map[string]fence.RedisCommand{"empty": {}, "arguments, of at most": make(fence.RedisCommand, 5000), "Unknown Redis command": {"NOSUCH", "{x}"}} {
+		if _, err := f.Raise(ctx, at(1), c); err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, fence.ErrFenced) {
+			t.Errorf("%.30v: %v, want %q", c, err, want)
+		}
+	}
+	must(t, db.Set(ctx, "{y}:fence", "12", 0).Err())
+	for name, f := range map[string]func() error{
+		"raise": func() error { _, err := fence.Redis(db, "{y}").Raise(ctx, at(1)); return err },
+		"check": func() error { _, err := fence.Redis(db, "{y}").Check(ctx, at(1)); return err },
+		"seal":  func() error { return fence.Redis(db, "{y}").Seal(ctx, at(1)) },
+	} {
+		if err := f(); err == nil || !strings.Contains(err.Error(), "is not a fence") {
+			t.Errorf("%s over a value that is no fence: %v", name, err)
+		}
+	}
+}
