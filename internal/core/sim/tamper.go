@@ -143,9 +143,9 @@ func (w *world) isMember(n *node) bool {
 	return slices.ContainsFunc(w.nodes, func(o *node) bool { return o != n && o.up() && len(o.members) > 0 && o.knows(n) })
 }
 
-// isConnected reports whether n is connected to any node.
+// isConnected reports whether n is connected to a member. A node that was removed, and is not told yet, has lost the connections by which it would tell a copy.
 func (w *world) isConnected(n *node) bool {
-	return slices.ContainsFunc(w.nodes, func(o *node) bool { return o != n && w.connected(o, n) })
+	return slices.ContainsFunc(w.nodes, func(o *node) bool { return o != n && w.connected(o, n) && w.isMemberNow(o) })
 }
 
 // isWell reports whether all nodes run, are connected, and follow one leader, so that a
