@@ -34,7 +34,7 @@ type peers struct {
 	addrs     map[uint64][]string      // as told to transport
 	refusedBy map[uint64]*wire.Refusal // how each peer last refused this node
 	refusing  map[uint64]*wire.Refusal // how this node last refused each peer
-	// silentSince is when a leader was last heard of, or asked for; see askIfRemoved.
+	// silentSince is when a leader was last heard of, or asked for; see askPeers.
 	silentSince time.Duration
 	dropped     droppedCount
 }
@@ -131,13 +131,14 @@ func (c *core) followAddrs() {
 }
 
 // askTicks is how long a node hears of no leader before it asks its peers whether it was removed,
-// and the time between two such questions: ten of the shortest election timeouts.
+// and the time between two such questions, also of a leader: ten of the shortest election timeouts.
 const askTicks = 200
 
-// askIfRemoved asks the peers whether this node was removed, if it hears of no leader: a leader may
-// refuse it for good, which ends it, and no member dials one that was removed.
-func (c *core) askIfRemoved(s *view) {
-	heard := s.replica.Leader != raft.None && (len(c.peers.conns) > 0 || s.replica.Serving)
+// askPeers asks the peers whether this node was removed, if it hears of no leader: a leader may
+// refuse it for good, which ends it, and no member dials one that was removed. A leader makes itself known to those that do not dial it: a node that joins
+// was told of the members there were then.
+func (c *core) askPeers(s *view) {
+	heard := s.replica.Leader != raft.None && s.replica.Role != raft.StateLeader && len(c.peers.conns) > 0
 	switch {
 	case heard || s.replica.Forming != "":
 		c.peers.silentSince = c.mono

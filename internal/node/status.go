@@ -49,7 +49,7 @@ var reactions = []func(*core, *view){
 	func(c *core, _ *view) { c.followAddrs() },
 	(*core).measure,
 	func(c *core, _ *view) { c.peers.ping() },
-	(*core).askIfRemoved,
+	(*core).askPeers,
 }
 
 // publish computes the status and has everyone react to it.

@@ -105,7 +105,8 @@ func (a *admission) judgeAsMember(h Hello) *Refusal {
 	case refusal != nil:
 		return refusal
 	case !isMember && a.applied == 0:
-		return nil // this node joins and knows no members yet
+		a.meet(h) // this node joins and knows no members yet: this may be one that it was not told of, and the leader
+		return nil
 	case !isMember && a.mayBeNewer(h):
 		return nil
 	case !isMember && !mutant.On(mutant.AdmitStranger):
@@ -409,6 +410,11 @@ func (a *admission) mayBeNewer(h Hello) bool {
 	if a.lead != raft.None && !mutant.On(mutant.AdmitNeedless) {
 		return false
 	}
+	return a.meet(h)
+}
+
+// meet records a stranger, which this node dials from then on, and reports whether there was room.
+func (a *admission) meet(h Hello) bool {
 	if s := a.stranger(h.NodeID); s != nil {
 		s.hello = h
 		return true

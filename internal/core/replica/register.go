@@ -98,7 +98,7 @@ type PeerAddrs struct {
 func (r *Replica) PeerAddrs(configured func(id uint64) string) (list []PeerAddrs) {
 	self := r.cfg.Self.NodeID
 	for _, s := range r.admission.strangers {
-		list = append(list, PeerAddrs{s.hello.NodeID, []string{s.hello.PeerAddr}})
+		list = append(list, PeerAddrs{s.hello.NodeID, []string{s.hello.PeerAddr, configured(s.hello.NodeID)}})
 	}
 	for _, m := range r.state.Members {
 		addrs := []string{m.PeerAddr, configured(m.ID)}

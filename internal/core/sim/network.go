@@ -88,6 +88,7 @@ func (w *world) dial(dialer, acceptor *node) {
 		return
 	}
 	if !w.finds(dialer, acceptor) {
+		w.askPeer(acceptor, dialer)
 		return
 	}
 	c, lives := w.conn(dialer, acceptor), sessions(dialer, acceptor)
@@ -123,12 +124,12 @@ func (w *world) dial(dialer, acceptor *node) {
 	})
 }
 
-// askPeer has n make itself known to a member that does not dial it, as internal/host/peer does (Transport.Ask). That leads to no
-// connection: the other one dials then.
+// askPeer has n, if it hears of no leader or leads, make itself known to a member that does not dial it, as internal/host/peer does
+// (Transport.Ask). That leads to no connection: the other one dials then.
 func (w *world) askPeer(n, to *node) {
 	c := w.conn(n, to)
 	switch s := n.replica.Brief(); {
-	case s.Leader != raft.None || s.Forming || !n.knows(to):
+	case s.Leader != raft.None && s.Leader != n.id || s.Forming || !n.knows(to):
 		c.asked = w.now
 	case w.now-c.asked < askTicks*w.cfg.tick || n.paused || to.paused || w.link(n, to).blocked > 0 || w.link(to, n).blocked > 0:
 	default:
