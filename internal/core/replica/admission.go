@@ -432,7 +432,8 @@ func (a *admission) meet(h Hello) bool {
 	return true
 }
 
-// forgetStrangers drops strangers that are members now, and those that were removed.
+// forgetStrangers drops strangers that are members now, those that were removed, and those that are not ahead of this node any more: as members they would
+// be known.
 func (a *admission) forgetStrangers() {
 	a.strangers = slices.DeleteFunc(a.strangers, func(s stranger) bool {
 		m, isMember := a.state.Member(s.hello.NodeID)
@@ -440,6 +441,6 @@ func (a *admission) forgetStrangers() {
 			a.peer(m.ID).admitted = s.hello
 			a.peer(m.ID).connected(s.hello, a.ticks)
 		}
-		return isMember || a.state.IsRemoved(s.hello.NodeID)
+		return isMember || a.state.IsRemoved(s.hello.NodeID) || s.hello.LastIndex <= a.applied
 	})
 }

@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/isotone/isotone/internal/core/replica"
@@ -96,5 +97,35 @@ func TestReplica_AdmitRefusesALostVote(t *testing.T) {
 	c.turn(next, &replica.Input{Gone: []uint64{voter.id}})
 	if got := next.Admit(h); got == nil || got.Code != replica.RefusedStale {
 		t.Errorf("a voter that came back without its vote: %v, want stale", got)
+	}
+}
+
+// A node that joins dials whoever makes itself known, as it may be the leader, until it knows the members.
+func TestReplica_AJoiningNodeDialsWhomItMeets(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	l := c.leader()
+	if err := c.change(l, replica.AddLearner, 2, "peer2:1"); err != nil {
+		t.Fatal(err)
+	}
+	c.settle()
+	joiner, other := c.add(2, nil, nil), c.add(3, nil, nil)
+	for _, h := range []replica.Hello{l.Hello(), other.Hello()} {
+		if refusal := joiner.Admit(h); refusal != nil {
+			t.Fatal(refusal)
+		}
+	}
+	dials := func() (ids []uint64) {
+		for _, p := range joiner.PeerAddrs(func(uint64) string { return "" }) {
+			ids = append(ids, p.ID)
+		}
+		return ids
+	}
+	if got := dials(); !slices.Equal(got, []uint64{1, 3}) {
+		t.Fatalf("before it knows the members, it dials %v", got)
+	}
+	c.greet()
+	c.tick(50)
+	if got := dials(); !slices.Equal(got, []uint64{1}) {
+		t.Errorf("once it knows the members, it dials %v", got)
 	}
 }
