@@ -160,3 +160,12 @@ func TestVerify_ExitsWith1IfAPromiseIsBroken(t *testing.T) {
 		t.Errorf("%v, exit code %d:\n%s", err, code, out)
 	}
 }
+
+// TestVerify_SaysWhyANodeIsNotReady does not wait for it as for one that it has started itself.
+func TestVerify_SaysWhyANodeIsNotReady(t *testing.T) {
+	t.Parallel()
+	out, err := reexec(t, nil, "verify", "--endpoint", "127.0.0.1:1").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "not ready after 10s") || !strings.Contains(string(out), "refused") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

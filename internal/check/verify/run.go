@@ -20,8 +20,10 @@ import (
 const (
 	// readyTimeout bounds how long nodes may take until all are ready, readyAsk one question.
 	readyTimeout = 2 * time.Minute
-	readyAsk     = time.Second
-	readyPoll    = 50 * time.Millisecond
+	// runningTimeout is the same for nodes that run already, which Endpoints names.
+	runningTimeout = 10 * time.Second
+	readyAsk       = time.Second
+	readyPoll      = 50 * time.Millisecond
 	// recoverMax bounds the wait for an answer after a fault.
 	recoverMax  = time.Minute
 	recoverPoll = 5 * time.Millisecond
@@ -199,9 +201,14 @@ func (r *run) startNodes(ctx context.Context, dir string) error {
 
 // waitReady waits until all nodes are ready.
 func (r *run) waitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("the nodes are not ready after %v", readyTimeout))
+	timeout := readyTimeout
+	if r.nodes == nil {
+		timeout = runningTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the nodes are not ready after %v", timeout))
 	defer cancel()
 	for node := range r.load.nodes {
+		var why error // of the last question that was answered
 		for {
 			err := r.load.drivers[0].Ready(ctx, node, readyAsk)
 			if err == nil {
@@ -210,13 +217,14 @@ func (r *run) waitReady(ctx context.Context) error {
 			var known *driver.Error
 			switch {
 			case ctx.Err() != nil:
-				return fmt.Errorf("%w; %s: %w", context.Cause(ctx), r.names[node], err)
+				return fmt.Errorf("%w; %s: %w", context.Cause(ctx), r.names[node], cmp.Or(why, err))
 			case !errors.As(err, &known) || known.Kind == driver.Invalid:
 				return err
 			case r.nodes != nil && !r.nodes.list[node].running():
 				n := r.nodes.list[node]
 				return fmt.Errorf("%s has ended instead of getting ready (%v):\n%s", n.name, n.process.State(), tail(n.process.Log()))
 			}
+			why = err
 			sleep(ctx, readyPoll)
 		}
 	}
