@@ -42,8 +42,9 @@ type CASFence struct {
 func CAS(cell Cell, name string) *CASFence { return &CASFence{cell: cell, name: name} }
 
 // Raise replaces the data by what update makes of it if token is not below the fence, and raises the fence to it. With update nil it only raises
-// the fence. update gets the present data, nil at first, and is called again if somebody else has written meanwhile; an error of it is returned, and nothing is written.
-// After an error of the store the write may have taken effect: a repetition finds that in the data.
+// the fence. update gets a copy of the present data, nil at first, and returns all of the new data. It is called again if somebody else has written meanwhile; an error of it is returned, and nothing is written.
+// After an error of the store the write may have taken effect. A repetition, also one by a client of the store that repeats requests by itself, finds that in the data: so update looks there
+// for what it is to do, or gives the same if it is done twice.
 func (f *CASFence) Raise(ctx context.Context, token isotone.Timestamp, update func(data []byte) ([]byte, error)) error {
 	return f.replace(ctx, update, func(at isotone.Timestamp, _ bool) (isotone.Timestamp, error) {
 		return token, check(f.name, token, at)
@@ -63,8 +64,12 @@ func (f *CASFence) Check(ctx context.Context, stamp isotone.Timestamp, update fu
 
 // Seal implements [Sealer].
 func (f *CASFence) Seal(ctx context.Context, through isotone.Timestamp) error {
+	to, err := above(f.name, through)
+	if err != nil {
+		return err
+	}
 	return f.replace(ctx, nil, func(at isotone.Timestamp, _ bool) (isotone.Timestamp, error) {
-		if to := above(through); at.Before(to) {
+		if at.Before(to) {
 			return to, nil
 		}
 		return at, nil
@@ -77,7 +82,7 @@ func (f *CASFence) Read(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fence %q: %w", f.name, err)
 	}
-	_, data, err := f.decode(value)
+	_, data, err := f.decode(bytes.Clone(value))
 	return data, err
 }
 
@@ -88,7 +93,7 @@ func (f *CASFence) replace(ctx context.Context, update func(data []byte) ([]byte
 		if err != nil {
 			return fmt.Errorf("fence %q: %w", f.name, err)
 		}
-		at, data, err := f.decode(value)
+		at, data, err := f.decode(bytes.Clone(value))
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,9 @@ type objects struct {
 	value   []byte
 	version int
 	weak    bool
-	answer  int // if not 0, the status of each answer
+	encodes bool // another encoding, with a tag of its own, if the client accepts one
+	short   bool // the answer does not say how long it is
+	answer  int  // if not 0, the status of each answer
 }
 
 func (o *objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,6 +58,13 @@ func (o *objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet && o.weak:
 		w.Header().Set("ETag", "W/"+tag)
 		_, _ = w.Write(o.value)
+	case r.Method == http.MethodGet && o.encodes && r.Header.Get("Accept-Encoding") != "identity":
+		w.Header().Set("ETag", `"gzip"`)
+		_, _ = w.Write(o.value)
+	case r.Method == http.MethodGet && o.short:
+		conn, _, _ := w.(http.Hijacker).Hijack()
+		fmt.Fprintf(conn, "HTTP/1.0 200 OK\r\nETag: %s\r\n\r\n%s", tag, o.value)
+		conn.Close()
 	case r.Method == http.MethodGet:
 		w.Header().Set("ETag", tag)
 		_, _ = w.Write(o.value)
@@ -81,6 +90,40 @@ func TestObject_IsAFence(t *testing.T) {
 	testStore(t, func(t *testing.T) store { return casStore{fence.CAS(startObjects(t, &objects{}), "manifest")} })
 }
 
+// A client that follows a redirect makes a GET of a PUT, which succeeds and writes nothing.
+func TestObject_FollowsNoRedirect(t *testing.T) {
+	o := &objects{}
+	direct := fence.CAS(startObjects(t, o), "manifest")
+	must(t, direct.Seal(t.Context(), at(1)))
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		front := httptest.NewServer(http.RedirectHandler("/elsewhere", code))
+		t.Cleanup(front.Close)
+		f := fence.CAS(fence.Object(front.Client(), front.URL), "manifest")
+		if err := f.Seal(t.Context(), at(9)); err == nil || !strings.Contains(err.Error(), fmt.Sprint(code)) {
+			t.Errorf("%d: %v", code, err)
+		}
+	}
+	onlyPuts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			http.Redirect(w, r, "/", http.StatusMovedPermanently)
+			return
+		}
+		o.ServeHTTP(w, r)
+	}))
+	t.Cleanup(onlyPuts.Close)
+	if err := fence.CAS(fence.Object(onlyPuts.Client(), onlyPuts.URL), "manifest").Seal(t.Context(), at(9)); err == nil || !strings.Contains(err.Error(), "301") {
+		t.Errorf("a PUT that is redirected: %v", err)
+	}
+	must(t, direct.Check(t.Context(), at(5), appendWord("a"))) // nothing was sealed, and all said so
+}
+
+func TestObject_TakesNoOtherEncoding(t *testing.T) {
+	f := fence.CAS(startObjects(t, &objects{encodes: true}), "manifest")
+	must(t, f.Raise(t.Context(), at(1), appendWord("a")))
+	must(t, f.Raise(t.Context(), at(1), appendWord("b")))
+	hasWords(t, casStore{f}, "a b")
+}
+
 func TestObject_RefusesStoresWithoutConditions(t *testing.T) {
 	for want, o := range map[string]*objects{
 		"no strong ETag":            {value: []byte("x"), weak: true},
@@ -88,6 +131,8 @@ func TestObject_RefusesStoresWithoutConditions(t *testing.T) {
 		"404 Not Found":             {answer: http.StatusNotFound}, // a bucket that is not there
 		"does not begin with a fen": {value: []byte("somebody's object")},
 		"has more than":             {value: make([]byte, 17<<20)},
+		"how long":                  {value: []byte("half of"), short: true},
+		"202 Accepted":              {answer: http.StatusAccepted},
 	} {
 		f := fence.CAS(startObjects(t, o), "manifest")
 		if err := f.Raise(t.Context(), at(1), appendWord("a")); err == nil || !strings.Contains(err.Error(), want) {
@@ -116,6 +161,25 @@ func TestCAS_EndsWhenTheValueAlwaysChanges(t *testing.T) {
 	if err := fence.CAS(c, "x").Raise(ctx, at(1), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
+}
+
+// memory is a cell that returns its own value.
+type memory struct{ value []byte }
+
+func (m *memory) Load(context.Context) ([]byte, string, error) { return m.value, "1", nil }
+func (m *memory) Replace(_ context.Context, _ string, v []byte) error {
+	m.value = v
+	return nil
+}
+
+func TestCAS_AnUpdateThatFailsChangesNothing(t *testing.T) {
+	m := &memory{value: []byte(at(1).String() + "\nhello")}
+	f := fence.CAS(m, "x")
+	_ = f.Raise(t.Context(), at(2), func(data []byte) ([]byte, error) { copy(data, "XXXXX"); return nil, errors.New("no") })
+	data, err := f.Read(t.Context())
+	must(t, err)
+	copy(data, "YYYYY")
+	hasWords(t, casStore{f}, "hello")
 }
 
 func TestCAS_ErrorOfTheUpdateWritesNothing(t *testing.T) {

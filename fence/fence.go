@@ -9,8 +9,8 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// ErrFenced is what the error of a refused write matches: its stamp is below the fence. It will never be accepted, and the data is as it was. Whoever
-// wrote under a lock does not hold it any more.
+// ErrFenced is what the error of a refused write matches: its stamp is below the fence. It will never be accepted, and has changed nothing, unless the client of the
+// store has repeated it: then an earlier attempt may have been accepted. Whoever wrote under a lock does not hold it any more.
 var ErrFenced = errors.New("fence: the stamp of the write is below the fence")
 
 // ErrNoFence is what the error of Check matches if the store has no fence of that name: Seal was never called, or the store has lost it.
@@ -33,8 +33,8 @@ func (e *Error) Is(target error) bool { return target == ErrFenced }
 
 // Sealer is a fence of a group of writers.
 type Sealer interface {
-	// Seal has the store refuse all writes with a stamp at or below through. A later Seal with a smaller stamp changes nothing. After an
-	// error the fence may be raised or not: repeat it.
+	// Seal has the store refuse all writes with a stamp at or below through, which is not the largest one there is. A later Seal with a smaller stamp changes
+	// nothing. After an error the fence may be raised or not: repeat it.
 	Seal(ctx context.Context, through isotone.Timestamp) error
 }
 
@@ -46,13 +46,13 @@ func check(name string, stamp, at isotone.Timestamp) error {
 	return nil
 }
 
-// above returns the smallest stamp above t.
-func above(t isotone.Timestamp) isotone.Timestamp {
+// above returns the smallest stamp above the one through which a fence is sealed.
+func above(name string, through isotone.Timestamp) (isotone.Timestamp, error) {
 	switch {
-	case t.Index < math.MaxUint64:
-		t.Index++
-	case t.Time < math.MaxUint64:
-		t = isotone.Timestamp{Time: t.Time + 1}
+	case through.Index < math.MaxUint64:
+		return isotone.Timestamp{Time: through.Time, Index: through.Index + 1}, nil
+	case through.Time < math.MaxUint64:
+		return isotone.Timestamp{Time: through.Time + 1}, nil
 	}
-	return t
+	return through, fmt.Errorf("fence %q: nothing could be written above the largest timestamp", name)
 }

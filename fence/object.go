@@ -18,9 +18,14 @@ type objectCell struct {
 	url    string
 }
 
-// Object returns the object at a URL as a [Cell] of at most 16 MiB: the store has to honor If-Match and If-None-Match: * of a PUT (RFC 9110, section 13.1), as Amazon S3, Azure Blob
-// Storage and MinIO do. The transport of the client signs the requests, if the store wants that.
-func Object(client *http.Client, url string) Cell { return &objectCell{client, url} }
+// Object returns the object at a URL as a [Cell] of at most 16 MiB: the store has to have strong ETags, and honor If-Match and If-None-Match: * of a PUT (RFC 9110, section 13.1), as Amazon S3 and
+// MinIO do. Redirects are not followed, as they may turn a PUT into a GET. The transport of the client signs the requests, and adds headers, if the store wants that; it must not repeat a PUT, which
+// would find its own write. To delete the object loses the fence.
+func Object(client *http.Client, url string) Cell {
+	c := *client
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &objectCell{&c, url}
+}
 
 // Load implements [Cell]; a version is an ETag.
 func (o *objectCell) Load(ctx context.Context) (value []byte, version string, err error) {
@@ -40,6 +45,10 @@ func (o *objectCell) Load(ctx context.Context) (value []byte, version string, er
 		return nil, "", fmt.Errorf("GET %s: %s: %.200s", o.url, res.Status, value)
 	case len(value) > objectMax:
 		return nil, "", fmt.Errorf("GET %s: the object has more than %d bytes", o.url, objectMax)
+	case res.Header.Get("Content-Encoding") != "":
+		return nil, "", fmt.Errorf("GET %s: the object comes encoded as %q", o.url, res.Header.Get("Content-Encoding"))
+	case res.ProtoMajor == 1 && res.ContentLength < 0 && len(res.TransferEncoding) == 0:
+		return nil, "", fmt.Errorf("GET %s: the answer does not say how long it is, so it may be cut off", o.url)
 	case version == "" || strings.HasPrefix(version, "W/"):
 		return nil, "", fmt.Errorf("GET %s: the object has no strong ETag, but %q, so it cannot be replaced safely", o.url, version)
 	}
@@ -65,7 +74,7 @@ func (o *objectCell) Replace(ctx context.Context, version string, value []byte) 
 	// S3 answers 409 if another conditional write is under way, and 404 to If-Match if the object was deleted meanwhile.
 	case res.StatusCode == http.StatusPreconditionFailed || res.StatusCode == http.StatusConflict || res.StatusCode == http.StatusNotFound && header == "If-Match":
 		return fmt.Errorf("PUT %s: %w", o.url, ErrChanged)
-	case res.StatusCode/100 != 2:
+	case res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusNoContent:
 		return fmt.Errorf("PUT %s: %s: %.200s", o.url, res.Status, text)
 	}
 	return err
@@ -79,5 +88,7 @@ func (o *objectCell) do(ctx context.Context, method string, body []byte, header,
 	if header != "" {
 		req.Header.Set(header, value)
 	}
+	req.Header.Set("Accept-Encoding", "identity") // another encoding has another ETag
+	req.Header.Set("Cache-Control", "no-cache")
 	return o.client.Do(req)
 }

@@ -233,6 +233,60 @@ func TestPostgres_FencesAreDurable(t *testing.T) {
 	must(t, f.Seal(t.Context(), at(2)))
 }
 
+// Processes run the schema when they start, and others use it that may not write the table.
+func TestPostgres_SchemaForAll(t *testing.T) {
+	db := openPostgres(t)
+	ctx := t.Context()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if _, err := db.ExecContext(ctx, fence.PostgresSchema); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	conn, err := db.Conn(ctx)
+	must(t, err)
+	defer conn.Close()
+	must(t, fence.Postgres(db, t.Name()).Seal(ctx, at(3)))
+	for _, query := range []string{
+		`CREATE ROLE writer`, `GRANT USAGE ON SCHEMA isotone TO writer`, `CREATE SCHEMA evil`, `GRANT USAGE ON SCHEMA evil TO writer`,
+		`CREATE FUNCTION evil.hashtextextended(text, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1'`,
+		`CREATE FUNCTION evil.decode(text, text) RETURNS bytea LANGUAGE sql AS $$ SELECT '\xffffffffffffffffffffffffffffffff'::bytea $$`,
+		`SET ROLE writer`, `SET search_path = evil, pg_catalog`,
+	} {
+		_, err := conn.ExecContext(ctx, query)
+		must(t, err)
+	}
+	_, err = conn.ExecContext(ctx, fence.PostgresCheck, t.Name(), at(4).String())
+	must(t, err)
+	_, err = conn.ExecContext(ctx, fence.PostgresCheck, t.Name(), at(2).String())
+	refused(t, fence.PostgresError(err, t.Name()), at(2), isotone.Timestamp{Time: 3, Index: at(3).Index + 1})
+	if _, err := conn.ExecContext(ctx, `DELETE FROM isotone.fences`); err == nil {
+		t.Error("whoever may write may lower a fence")
+	}
+	_, err = conn.ExecContext(ctx, `RESET ROLE`)
+	must(t, err)
+	_, err = conn.ExecContext(ctx, `RESET search_path`)
+	must(t, err)
+}
+
+func TestPostgres_NamesOfAllKinds(t *testing.T) {
+	db := openPostgres(t)
+	name := "is at " + at(7).String() + ", and the write is stamped " + at(8).String() + " 'ä\" %s"
+	s := &pgStore{db, sql.LevelReadCommitted, name, fence.Postgres(db, name)}
+	must(t, s.raise(t.Context(), at(2), "a"))
+	refused(t, s.raise(t.Context(), at(1), "b"), at(1), at(2))
+	for _, query := range []string{`CREATE TABLE named (n text COLLATE "POSIX")`, `INSERT INTO named VALUES ('in a column')`, `SELECT isotone.fence_seal(n, '` + at(1).String() + `') FROM named`,
+		`SELECT isotone.fence_check(n, '` + at(2).String() + `') FROM named`, `SELECT isotone.fence_raise(n, '` + at(2).String() + `') FROM named`} {
+		_, err := db.ExecContext(t.Context(), query)
+		must(t, err)
+	}
+	_, err := db.ExecContext(t.Context(), `SELECT isotone.fence_raise(n, '`+at(1).String()+`') FROM named`)
+	refused(t, fence.PostgresError(err, "in a column"), at(1), at(2))
+}
+
 func TestPostgres_BadInput(t *testing.T) {
 	db := openPostgres(t)
 	_, err := db.ExecContext(t.Context(), fence.PostgresSchema) // again

@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -29,18 +30,21 @@ type RedisFence struct {
 // Redis returns the fence of a name. On a cluster, the name needs a hash tag, and all keys that are written have the same: Redis("{orders}") goes with
 // the keys {orders}:1 and {orders}:2.
 //
-// A fence is as durable as Redis is. It needs appendonly yes and appendfsync always to survive a crash of the server, and a failover may lose
-// acknowledged writes and fences alike (WAIT makes that rarer).
+// A fence is as durable as Redis is. It needs appendonly yes and appendfsync always to survive a crash of the server, a maxmemory-policy that evicts no key without
+// a TTL, and no TTL of its own; a failover may lose acknowledged writes and fences alike (WAIT makes that rarer). After such a loss Check refuses everything, and Raise begins anew.
+//
+// The client of Redis repeats a command after a network error, so a write may be done twice, or be done and then answered with [ErrFenced], as somebody has
+// raised the fence in between. Give it MaxRetries -1 where that matters. db must not be a pipeline.
 func Redis(db redis.Scripter, name string) *RedisFence { return &RedisFence{db: db, name: name} }
 
-// RedisCommand is a command of one or more arguments, of which the second is its key: {"SET", "{orders}:1", "paid"}.
+// RedisCommand is a command of one or more arguments, of which the second is its key, a string or []byte, and not that of a fence: {"SET", "{orders}:1", "paid"}. On a
+// cluster, commands with another form, such as BITOP, are refused, and those with several keys fail if one has another hash tag.
 type RedisCommand []any
 
 // Raise runs the commands in one atomic step if token is not below the fence, and raises the fence to it. Without commands it only raises the fence. It returns the reply of
-// each command: nil, an int64, a string or a []any.
+// each command: nil, an int64 (exact up to 2^53), a string or a []any.
 //
-// If a command fails, Redis keeps what those before it have written. After an error other than [ErrFenced] the commands may have run or not; the client of Redis repeats
-// them by itself after network errors, unless its MaxRetries is -1. So they should give the same if they run twice.
+// If a command fails, the fence stays raised, and Redis keeps what the commands before it have written. After an error other than [ErrFenced] they may have run or not.
 func (f *RedisFence) Raise(ctx context.Context, token isotone.Timestamp, commands ...RedisCommand) ([]any, error) {
 	return f.run(ctx, "raise", token, commands)
 }
@@ -53,23 +57,17 @@ func (f *RedisFence) Check(ctx context.Context, stamp isotone.Timestamp, command
 
 // Seal implements [Sealer].
 func (f *RedisFence) Seal(ctx context.Context, through isotone.Timestamp) error {
-	_, err := f.run(ctx, "seal", above(through), nil)
+	to, err := above(f.name, through)
+	if err == nil {
+		_, err = f.run(ctx, "seal", to, nil)
+	}
 	return err
 }
 
 func (f *RedisFence) run(ctx context.Context, mode string, stamp isotone.Timestamp, commands []RedisCommand) ([]any, error) {
-	keys, args := []string{f.name + ":fence"}, []any{mode, stamp.String()}
-	for _, c := range commands {
-		if len(c) == 0 {
-			return nil, fmt.Errorf("fence %q: a command is empty", f.name)
-		}
-		if len(c) > 1 {
-			keys = append(keys, fmt.Sprint(c[1]))
-		}
-		args = append(append(args, len(c)), c...)
-	}
-	if len(args) > redisArgumentsMax {
-		return nil, fmt.Errorf("fence %q: %d arguments, of at most %d", f.name, len(args), redisArgumentsMax)
+	keys, args, err := f.encode(mode, stamp, commands)
+	if err != nil {
+		return nil, fmt.Errorf("fence %q: %w", f.name, err)
 	}
 	reply, err := redisScript.Run(ctx, f.db, keys, args...).Slice()
 	if err != nil {
@@ -89,4 +87,35 @@ func (f *RedisFence) run(ctx context.Context, mode string, stamp isotone.Timesta
 		return nil, fmt.Errorf("fence %q: Redis answers %.100q", f.name, fmt.Sprint(reply...))
 	}
 	return reply[1:], nil
+}
+
+// encode returns the keys and arguments of the script.
+func (f *RedisFence) encode(mode string, stamp isotone.Timestamp, commands []RedisCommand) (keys []string, args []any, err error) {
+	if _, ok := f.db.(redis.Pipeliner); ok {
+		return nil, nil, errors.New("a fence needs the answer at once, which a pipeline does not give")
+	}
+	keys, args = []string{f.name + ":fence"}, []any{mode, stamp.String()}
+	for _, c := range commands {
+		if len(c) == 0 {
+			return nil, nil, errors.New("a command is empty")
+		}
+		if len(c) > 1 {
+			key, ok := c[1].(string)
+			if b, isBytes := c[1].([]byte); isBytes {
+				key, ok = string(b), true
+			}
+			switch {
+			case !ok:
+				return nil, nil, fmt.Errorf("the key of a command is a string or []byte, not a %T", c[1])
+			case key == keys[0]:
+				return nil, nil, fmt.Errorf("the key %q is that of the fence", key)
+			}
+			keys = append(keys, key)
+		}
+		args = append(append(args, len(c)), c...)
+	}
+	if len(args) > redisArgumentsMax {
+		return nil, nil, fmt.Errorf("%d arguments, of at most %d", len(args), redisArgumentsMax)
+	}
+	return keys, args, nil
 }

@@ -98,10 +98,25 @@ func TestRedis_OnACluster(t *testing.T) {
 	}
 }
 
+// Lua compares strings by the locale of the server, and in that of the Czech Republic digits come after letters.
+func TestRedis_WhateverTheLocale(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("localedef", "-i", "cs_CZ", "-f", "UTF-8", filepath.Join(dir, "cs_CZ.UTF-8")).CombinedOutput(); err != nil {
+		t.Skipf("localedef cannot make a locale here: %v %s", err, out)
+	}
+	t.Setenv("LOCPATH", dir)
+	t.Setenv("LC_ALL", "cs_CZ.UTF-8")
+	db := startRedis(t)
+	if n, err := db.Eval(t.Context(), "return '1' < 'a' and 1 or 0", nil).Int(); err != nil || n != 0 {
+		t.Skip("redis-server has not taken the locale")
+	}
+	testStore(t, func(t *testing.T) store { return newRedisStore(t, db) })
+}
+
 func TestRedis_ReturnsReplies(t *testing.T) {
 	db := startRedis(t)
 	ctx, f := t.Context(), fence.Redis(db, "{x}")
-	got, err := f.Raise(ctx, at(1), fence.RedisCommand{"SET", "{x}", "1"}, fence.RedisCommand{"GET", "{x}:no"}, fence.RedisCommand{"INCRBY", "{x}", 41}, fence.RedisCommand{"MGET", "{x}", "{x}:no"},
+	got, err := f.Raise(ctx, at(1), fence.RedisCommand{"SET", []byte("{x}"), "1"}, fence.RedisCommand{"GET", "{x}:no"}, fence.RedisCommand{"INCRBY", "{x}", 41}, fence.RedisCommand{"MGET", "{x}", "{x}:no"},
 		fence.RedisCommand{"PING"})
 	must(t, err)
 	if want := "[OK <nil> 42 [42 <nil>] PONG]"; fmt.Sprint(got) != want {
@@ -120,9 +135,20 @@ func TestRedis_ReturnsReplies(t *testing.T) {
 func TestRedis_BadInput(t *testing.T) {
 	db := startRedis(t)
 	ctx, f := t.Context(), fence.Redis(db, "{x}")
-	for want, c := range map[string]fence.RedisCommand{"empty": {}, "arguments, of at most": make(fence.RedisCommand, 5000), "Unknown Redis command": {"NOSUCH", "{x}"}} {
+	long := append(fence.RedisCommand{"RPUSH", "{x}"}, make([]any, 5000)...)
+	for want, c := range map[string]fence.RedisCommand{
+		"empty": {}, "arguments, of at most": long, "Unknown Redis command": {"NOSUCH", "{x}"}, "not a int": {"SET", 1, 2}, "is that of the fence": {"DEL", "{x}:fence"},
+	} {
 		if _, err := f.Raise(ctx, at(1), c); err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, fence.ErrFenced) {
-			t.Errorf("%.30v: %v, want %q", c, err, want)
+			t.Errorf("%d arguments: %v, want %q", len(c), err, want)
+		}
+	}
+	if _, err := fence.Redis(db.Pipeline(), "{x}").Raise(ctx, at(1)); err == nil || !strings.Contains(err.Error(), "pipeline") {
+		t.Errorf("a pipeline: %v", err)
+	}
+	for _, args := range [][]any{{"raise", "ff"}, {"raise", strings.Repeat("F", 32)}, {"seal", strings.Repeat("z", 32)}, {"check", ""}, {"RAISE", at(9).String()}, {"SEAL", at(9).String()}, {}} {
+		if err := db.Eval(ctx, fence.RedisScript, []string{"{z}:fence"}, args...).Err(); err == nil || db.Exists(ctx, "{z}:fence").Val() != 0 {
+			t.Errorf("the script accepts %q: %v", args, err)
 		}
 	}
 	must(t, db.Set(ctx, "{y}:fence", "12", 0).Err())

@@ -66,7 +66,10 @@ func formerHolder(t *testing.T, s store) {
 	must(t, s.raise(ctx, at(2), "b1"))
 	refused(t, s.raise(ctx, at(1), "a2"), at(1), at(2))
 	must(t, s.raise(ctx, at(2), "b2"))
-	hasWords(t, s, "a1 b1 b2")
+	must(t, s.raise(ctx, at(10), "c1")) // a digit that is a letter
+	refused(t, s.raise(ctx, at(9), "d1"), at(9), at(10))
+	must(t, s.raise(ctx, at(10), "c2"))
+	hasWords(t, s, "a1 b1 b2 c1 c2")
 }
 
 func neverSinks(t *testing.T, s store) {
@@ -78,6 +81,9 @@ func neverSinks(t *testing.T, s store) {
 	refused(t, s.raise(ctx, at(7), "b"), at(7), isotone.Timestamp{Time: 1 << 60, Index: 1<<53 + 1})
 	must(t, s.Seal(ctx, isotone.Timestamp{Time: 1 << 61, Index: 1<<64 - 1})) // the next one has another time
 	refused(t, s.raise(ctx, isotone.Timestamp{Time: 1 << 61}, "b"), isotone.Timestamp{Time: 1 << 61}, isotone.Timestamp{Time: 1<<61 + 1})
+	if err := s.Seal(ctx, isotone.Timestamp{Time: 1<<64 - 1, Index: 1<<64 - 1}); err == nil {
+		t.Error("all timestamps are sealed, and the largest is accepted")
+	}
 	hasWords(t, s, "a")
 }
 
