@@ -217,6 +217,22 @@ const (
 	SharedFarAhead          // I11: the ceiling of timelines is further ahead of the clock than two reservations
 	TimelineFillsQueue      // I7: the requests of one timeline leave no room for others
 	TimelinesWithLeader     // liveness: the requests of timelines that a leader owns end with its leadership
+	DeathWithoutHole        // frontier: what an ended session may still write is forgotten
+	TermWithoutHole         // frontier: what writers of earlier terms may still write is forgotten
+	HoleNarrow              // frontier: a hole that grows begins at the later of the two beginnings
+	HoleAtLow               // frontier: of what an ended session may still write, the lowest stamp is noted only
+	HoleClearedByBind       // frontier: a session that binds closes the hole
+	BindAsTold              // frontier: a session that binds late may write below the frontier
+	TakeUnregistered        // frontier: stamps are issued and not registered
+	TakeKeepsLow            // frontier: a session that takes stamps has decided all earlier ones
+	LowMaySink              // frontier: a late report lowers what a session has decided
+	DoubtForgotten          // frontier: a write without an answer counts as decided
+	SealOverLive            // frontier: a seal fences what a live session may write
+	SealClosesAll           // frontier: a seal closes the whole hole
+	SealAsAsked             // frontier: a seal counts as the latest that was asked for
+	SealWithoutGrace        // frontier: a new leader seals what its writers had no time to name
+	FrontierAtNext          // frontier: the frontier is the next stamp to be issued
+	FrontierAtLow           // frontier: the frontier is the lowest stamp that may be written
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
 	UnrefusedSecond         // liveness: a second change is proposed while one is under way
 	UnrefusedInJoint        // liveness: a change is proposed between the two configurations of another
@@ -289,6 +305,9 @@ func (m Mutant) IsOfClient() bool { return IgnoreMoved <= m && m <= KeepNoFloor 
 
 // IsOfTable reports whether the bug is one of the table of timelines. Tests in internal/core/timeline notice it.
 func (m Mutant) IsOfTable() bool { return GrantKeepsFloor <= m && m <= RestoreTimelinesBelow }
+
+// IsOfFrontier reports whether the bug is one of frontiers. Tests in internal/core/frontier notice it.
+func (m Mutant) IsOfFrontier() bool { return DeathWithoutHole <= m && m <= FrontierAtLow }
 
 // All returns every bug.
 func All() []Mutant {
