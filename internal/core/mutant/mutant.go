@@ -233,6 +233,14 @@ const (
 	SealWithoutGrace        // frontier: a new leader seals what its writers had no time to name
 	FrontierAtNext          // frontier: the frontier is the next stamp to be issued
 	FrontierAtLow           // frontier: the frontier is the lowest stamp that may be written
+	TimersNotRestarted      // sessions: a new leader ends sessions that it had no time to hear
+	NoRateMargin            // sessions: a session ends as soon as its TTL has passed by the leader's clock
+	LingerWithoutRate       // sessions: a session without a connection ends as soon as its linger has passed by the leader's clock
+	ExpireAfterOwnPause     // sessions: a leader that did not run counts that time
+	EndAtEOF                // sessions: a session ends with its connection
+	StaleConnection         // sessions: an earlier connection of a session takes it back
+	ExpireNotCondemned      // sessions: a session that is being ended goes on
+	TTLMayGrow              // sessions: a session that binds may have another TTL than its holds say
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
 	UnrefusedSecond         // liveness: a second change is proposed while one is under way
 	UnrefusedInJoint        // liveness: a change is proposed between the two configurations of another
@@ -308,6 +316,9 @@ func (m Mutant) IsOfTable() bool { return GrantKeepsFloor <= m && m <= RestoreTi
 
 // IsOfFrontier reports whether the bug is one of frontiers. Tests in internal/core/frontier notice it.
 func (m Mutant) IsOfFrontier() bool { return DeathWithoutHole <= m && m <= FrontierAtLow }
+
+// IsOfSession reports whether the bug is one of sessions. Tests in internal/core/session notice it.
+func (m Mutant) IsOfSession() bool { return TimersNotRestarted <= m && m <= TTLMayGrow }
 
 // All returns every bug.
 func All() []Mutant {

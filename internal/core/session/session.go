@@ -1,0 +1,273 @@
+// Package session keeps the sessions of the leader of one term: who is alive, and over which connection.
+//
+// A session is a client that says again and again that it is there. Its memory is the leader's alone; nothing of it is in the log. It ends when the leader has not heard it for
+// its TTL, or when its connection has ended for as long as its LINGER. A leader that is paused hears nobody, so the time in which it did not run does not count.
+// No wall clock is used. That a client stops to believe in its session before the leader ends it rests on the rates of both steady clocks.
+//
+// The rules have the numbers R1 to R4 of decision 41.
+package session
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/mutant"
+)
+
+const (
+	// Max is the largest number of sessions.
+	Max = 100_000
+	// TTLMin and TTLMax bound the TTL of a session, and its LINGER from above.
+	TTLMin, TTLMax = 100 * time.Millisecond, time.Minute
+
+	// rateMargin is by which part of a TTL the leader waits longer: clients count by other clocks, each of which is off by up to 200 ppm.
+	rateMargin = 1000
+	// graceTicks are added to each wait: the leader sees time pass once a tick.
+	graceTicks = 2
+	// pauseTicks is from how many ticks on between two the leader did not run.
+	pauseTicks = 3
+)
+
+// ID identifies a session: 64 random bits that the client draws.
+type ID uint64
+
+// Conn identifies a connection of a client to this process; 0: none.
+type Conn uint64
+
+// Bind is a client's request to go on with a session, or to begin one, over the connection on which it comes.
+type Bind struct {
+	ID   ID
+	Conn Conn
+	// Epoch counts the connections of the session. That with the highest one is its voice.
+	Epoch uint32
+	// TTL and Linger are fixed for the life of a session.
+	TTL, Linger time.Duration
+}
+
+// Table has the sessions of one term. It is not safe for concurrent use.
+type Table struct {
+	tick time.Duration
+	// ran is for how long the leader has run in this term, as of its tick at tickedAt.
+	ran, tickedAt time.Duration
+	sessions      map[ID]*session
+	conns         map[Conn]*session
+	queue         queue
+}
+
+type session struct {
+	id          ID
+	conn        Conn
+	epoch       uint32
+	ttl, linger time.Duration
+	// heard and gone are when it was heard last, and since when it has no connection, in the time that the leader ran.
+	heard, gone time.Duration
+	// restored is set until it binds, if it is known from a hold only.
+	restored bool
+	// condemned is set once it has ended, until the end is applied.
+	condemned bool
+	// due is when it is looked at next, at its place in the queue; -1: never again.
+	due time.Duration
+	at  int
+}
+
+// New returns the table of a leader that has opened now, by its steady clock, and ticks every tick.
+func New(now, tick time.Duration) *Table {
+	return &Table{tick: tick, tickedAt: now, sessions: map[ID]*session{}, conns: map[Conn]*session{}}
+}
+
+// Restore begins the session of a hold that an earlier leader has granted, with a full TTL: nobody knows when it was heard last. It is called before the
+// leader binds, ends or tells anything (R2).
+func (t *Table) Restore(id ID, ttl time.Duration) {
+	if t.sessions[id] != nil {
+		return
+	}
+	s := &session{id: id, ttl: ttl, linger: ttl, heard: t.ran, gone: t.ran, restored: true, at: -1}
+	if mutant.On(mutant.TimersNotRestarted) {
+		s.heard = t.ran - ttl + ttl/8
+	}
+	t.sessions[id] = s
+	t.look(s)
+}
+
+// Bind gives a session a connection, and begins it if there is none. It returns the connection that it had, 0 for none, which is of no more use. The errors are of code
+// session_expired: the session has ended, and its ID must not be used again; unavailable: a later connection has bound it; invalid_argument and overloaded. None changes anything.
+func (t *Table) Bind(b Bind) (former Conn, err error) {
+	s := t.sessions[b.ID]
+	if err := t.checkBind(b, s); err != nil {
+		return 0, err
+	}
+	if s == nil {
+		s = &session{id: b.ID, at: -1}
+		t.sessions[b.ID] = s
+	}
+	if s.conn != b.Conn {
+		former = s.conn
+		delete(t.conns, former)
+	}
+	s.conn, s.epoch, s.ttl, s.linger, s.restored, s.heard = b.Conn, b.Epoch, b.TTL, b.Linger, false, t.ran
+	t.conns[b.Conn] = s
+	t.look(s)
+	return former, nil
+}
+
+func (t *Table) checkBind(b Bind, s *session) error {
+	on := t.conns[b.Conn]
+	switch {
+	case b.ID == 0 || b.Conn == 0:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "the ID of a session is not 0")
+	case b.TTL < TTLMin || b.TTL > TTLMax:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "the TTL of a session is %v to %v, not %v", TTLMin, TTLMax, b.TTL)
+	case b.Linger < 0 || b.Linger > TTLMax:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "the LINGER of a session is at most %v, not %v", TTLMax, b.Linger)
+	case on != nil && on != s:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "this connection has bound another session")
+	case s == nil && len(t.sessions) >= Max:
+		return isotone.ErrOverloaded
+	case s == nil:
+		return nil
+	case s.condemned && !mutant.On(mutant.ExpireNotCondemned):
+		return errExpired
+	case b.TTL != s.ttl && !mutant.On(mutant.TTLMayGrow) || b.Linger != s.linger && !s.restored:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "the session has a TTL of %v and a LINGER of %v, which are fixed for its life", s.ttl, s.linger)
+	case s.conn != b.Conn && !s.restored && b.Epoch <= s.epoch && !mutant.On(mutant.StaleConnection):
+		return errStale
+	}
+	return nil
+}
+
+var (
+	errExpired = isotone.Errorf(isotone.CodeInvalidArgument, "session_expired: the session has ended; begin another one, with another ID")
+	errStale   = isotone.Errorf(isotone.CodeInvalidArgument, "a later connection has bound the session")
+)
+
+// Heard notes that a request has come on a connection, and returns the session that it speaks for. What comes on a connection that is not that of a session that lives counts for nothing (R1).
+func (t *Table) Heard(conn Conn) (ID, bool) {
+	s := t.conns[conn]
+	if s == nil || s.condemned && !mutant.On(mutant.ExpireNotCondemned) {
+		return 0, false
+	}
+	s.heard = t.ran
+	return s.id, true
+}
+
+// Speaks reports whether a connection is that of a session that lives. A request that waited for a round is answered only then.
+func (t *Table) Speaks(conn Conn, id ID) bool {
+	s := t.conns[conn]
+	return s != nil && s.id == id && !s.condemned
+}
+
+// Gone notes that a connection has ended.
+func (t *Table) Gone(conn Conn) {
+	s := t.conns[conn]
+	if s == nil {
+		return
+	}
+	delete(t.conns, conn)
+	s.conn, s.gone = 0, t.ran
+	t.look(s)
+}
+
+// Close condemns the session of a connection at its own request, and returns it.
+func (t *Table) Close(conn Conn) (ID, bool) {
+	s := t.conns[conn]
+	if s == nil || s.condemned {
+		return 0, false
+	}
+	t.condemn(s)
+	return s.id, true
+}
+
+// Tick tells the time, once a tick, and returns the sessions that are over (R4). They are condemned: nobody is answered for them but with session_expired, until Ended.
+func (t *Table) Tick(now time.Duration) (over []ID) {
+	gap := now - t.tickedAt
+	t.tickedAt = now
+	if gap <= pauseTicks*t.tick || mutant.On(mutant.ExpireAfterOwnPause) {
+		t.ran += gap
+	}
+	for len(t.queue) > 0 && t.queue[0].due < t.ran {
+		s := t.queue[0]
+		if t.over(s) < t.ran {
+			t.condemn(s)
+			over = append(over, s.id)
+		} else {
+			t.look(s)
+		}
+	}
+	return over
+}
+
+// Ended forgets a session whose end is applied, or that holds nothing.
+func (t *Table) Ended(id ID) {
+	if s := t.sessions[id]; s != nil {
+		if !s.condemned {
+			t.condemn(s)
+		}
+		delete(t.conns, s.conn)
+		delete(t.sessions, id)
+	}
+}
+
+// Len returns the number of sessions.
+func (t *Table) Len() int { return len(t.sessions) }
+
+// over returns when a session is over, in the time that the leader ran.
+func (t *Table) over(s *session) time.Duration {
+	over := s.heard + t.wait(s.ttl, mutant.NoRateMargin)
+	if s.conn == 0 && !s.restored {
+		over = min(over, s.gone+t.wait(s.linger, mutant.LingerWithoutRate))
+	}
+	if s.conn == 0 && mutant.On(mutant.EndAtEOF) {
+		return s.gone
+	}
+	return over
+}
+
+func (t *Table) wait(d time.Duration, m mutant.Mutant) time.Duration {
+	return d + mutant.Pick(m, 0, d/rateMargin+graceTicks*t.tick)
+}
+
+// look has a session looked at when it may be over.
+func (t *Table) look(s *session) {
+	s.due = t.over(s)
+	if s.at < 0 {
+		heap.Push(&t.queue, s)
+	} else {
+		heap.Fix(&t.queue, s.at)
+	}
+}
+
+func (t *Table) condemn(s *session) {
+	s.condemned = true
+	if s.at >= 0 {
+		heap.Remove(&t.queue, s.at)
+	}
+}
+
+// queue is a heap of the sessions that live, by when they are looked at next. That is never later than when they may be over.
+type queue []*session
+
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	return q[i].due < q[j].due || q[i].due == q[j].due && q[i].id < q[j].id
+}
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].at, q[j].at = i, j
+}
+
+// Push implements [heap.Interface].
+func (q *queue) Push(x any) {
+	s := x.(*session)
+	s.at = len(*q)
+	*q = append(*q, s)
+}
+
+// Pop implements [heap.Interface].
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	s := (*q)[last]
+	(*q)[last], *q = nil, (*q)[:last]
+	s.at = -1
+	return s
+}

@@ -1,0 +1,245 @@
+package session_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/session"
+)
+
+const tick = 10 * time.Millisecond
+
+// leader is a table with a clock that ticks.
+type leader struct {
+	*session.Table
+	now time.Duration
+}
+
+func open() *leader { return &leader{session.New(0, tick), 0} }
+
+// run ticks for a time, and returns which sessions were over, and when.
+func (l *leader) run(d time.Duration) map[session.ID]time.Duration {
+	over := map[session.ID]time.Duration{}
+	for end := l.now + d; l.now < end; {
+		l.now += tick
+		for _, id := range l.Tick(l.now) {
+			over[id] = l.now
+		}
+	}
+	return over
+}
+
+func bind(id session.ID, conn session.Conn, epoch uint32) session.Bind {
+	return session.Bind{ID: id, Conn: conn, Epoch: epoch, TTL: time.Second, Linger: 100 * time.Millisecond}
+}
+
+// rules are the rules that a table keeps, each with what it does wrong, nil if nothing.
+var rules = map[string]func() error{
+	"a silent session ends, and not before its client has stopped to believe in it": func() error {
+		l, b := open(), bind(1, 1, 1)
+		b.TTL = time.Minute
+		_, err := l.Bind(b)
+		// The clock of the client is slow, that of the leader fast, each by 200 ppm.
+		believes := time.Duration(float64(b.TTL) * 1.0002 / 0.9998)
+		over := l.run(2 * time.Minute)[1]
+		if over <= believes || over > b.TTL+100*time.Millisecond {
+			return fmt.Errorf("it ends after %v", over)
+		}
+		return err
+	},
+	"so does one without a connection": func() error {
+		l, b := open(), bind(1, 1, 1)
+		b.TTL, b.Linger = time.Minute, 30*time.Second
+		_, err := l.Bind(b)
+		l.Gone(1)
+		if over := l.run(2 * time.Minute)[1]; over <= time.Duration(float64(b.Linger)*1.0002/0.9998) || over > b.Linger+100*time.Millisecond {
+			return fmt.Errorf("it ends after %v", over)
+		}
+		return err
+	},
+	"a session that is heard goes on": func() error {
+		l := open()
+		_, err := l.Bind(bind(1, 1, 1))
+		for range 100 {
+			if id, ok := l.Heard(1); id != 1 || !ok || len(l.run(500*time.Millisecond)) != 0 {
+				return errors.New("it ends")
+			}
+		}
+		return err
+	},
+	"the session of a hold has its full TTL under a new leader": func() error {
+		l := open()
+		l.Restore(1, time.Second)
+		if over := l.run(2 * time.Second)[1]; over <= time.Second {
+			return fmt.Errorf("it ends after %v", over)
+		}
+		return nil
+	},
+	"a leader that did not run ends nobody for it": func() error {
+		l := open()
+		_, err := l.Bind(bind(1, 1, 1))
+		l.Gone(1)
+		l.now += time.Hour
+		if over := l.Tick(l.now); len(over) != 0 {
+			return errors.New("it ends")
+		}
+		return err
+	},
+	"an earlier connection counts for nothing": func() error {
+		l := open()
+		_, err1 := l.Bind(bind(1, 1, 1))
+		former, err2 := l.Bind(bind(1, 2, 2))
+		if _, ok := l.Heard(1); ok || former != 1 || l.Speaks(1, 1) || !l.Speaks(2, 1) {
+			return errors.New("it is heard")
+		}
+		for _, b := range []session.Bind{bind(1, 3, 1), bind(1, 3, 2)} {
+			if _, err := l.Bind(b); !errors.Is(err, isotone.ErrInvalidArgument) {
+				return fmt.Errorf("epoch %d binds: %v", b.Epoch, err)
+			}
+		}
+		l.Gone(1)
+		if len(l.run(500*time.Millisecond)) != 0 {
+			return errors.New("its end ends the session")
+		}
+		return errors.Join(err1, err2)
+	},
+	"a session that is being ended is told so": func() error {
+		l := open()
+		_, err := l.Bind(bind(1, 1, 1))
+		if over := l.run(2 * time.Second); len(over) != 1 {
+			return fmt.Errorf("over: %v", over)
+		}
+		_, heard := l.Heard(1)
+		if _, err := l.Bind(bind(1, 2, 2)); !errors.Is(err, isotone.ErrInvalidArgument) || heard || l.Speaks(1, 1) {
+			return fmt.Errorf("it goes on: %v", err)
+		}
+		l.Ended(1)
+		if l.Len() != 0 {
+			return errors.New("it is there after its end")
+		}
+		return err
+	},
+	"TTL and LINGER stay": func() error {
+		l := open()
+		l.Restore(1, time.Second)
+		b := bind(1, 1, 1)
+		if b.TTL *= 2; !refuses(l, b) {
+			return errors.New("the TTL of a hold grows")
+		}
+		_, err := l.Bind(bind(1, 1, 1))
+		b = bind(1, 2, 2)
+		if b.Linger *= 2; !refuses(l, b) {
+			return errors.New("the LINGER grows")
+		}
+		return err
+	},
+}
+
+func refuses(l *leader, b session.Bind) bool {
+	_, err := l.Bind(b)
+	return errors.Is(err, isotone.ErrInvalidArgument)
+}
+
+func TestRules(t *testing.T) {
+	for name, rule := range rules {
+		if err := rule(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestBind_RefusesWhatIsTooMuch(t *testing.T) {
+	l := open()
+	for what, change := range map[string]func(b *session.Bind){
+		"no ID": func(b *session.Bind) { b.ID = 0 }, "no connection": func(b *session.Bind) { b.Conn = 0 },
+		"a short TTL": func(b *session.Bind) { b.TTL = time.Millisecond }, "a long TTL": func(b *session.Bind) { b.TTL = time.Hour },
+		"a long LINGER": func(b *session.Bind) { b.Linger = time.Hour }, "a negative LINGER": func(b *session.Bind) { b.Linger = -1 },
+	} {
+		b := bind(1, 1, 1)
+		if change(&b); !refuses(l, b) || l.Len() != 0 {
+			t.Errorf("%s is accepted", what)
+		}
+	}
+	for id := range session.ID(session.Max) {
+		if _, err := l.Bind(bind(id+1, session.Conn(id+1), 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.Bind(bind(1<<40, 1<<40, 1)); !errors.Is(err, isotone.ErrOverloaded) {
+		t.Errorf("one too many: %v", err)
+	}
+	if !refuses(l, bind(2, 1, 2)) {
+		t.Error("a connection binds two sessions")
+	}
+	if over := l.run(2 * time.Second); len(over) != session.Max {
+		t.Errorf("%d are over", len(over))
+	}
+}
+
+// TestTable_EndsWhoIsDue compares the queue with a plain list.
+func TestTable_EndsWhoIsDue(t *testing.T) {
+	type model struct {
+		conn        session.Conn
+		epoch       uint32
+		heard, gone time.Duration
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	l, all, conns := open(), map[session.ID]*model{}, session.Conn(0)
+	for range 20000 {
+		id := session.ID(1 + rng.Uint64N(20))
+		m := all[id]
+		switch rng.IntN(6) {
+		case 0:
+			conns++
+			if m == nil {
+				m = &model{}
+				all[id] = m
+			}
+			m.conn, m.heard = conns, l.now
+			m.epoch++
+			if _, err := l.Bind(bind(id, conns, m.epoch)); err != nil {
+				t.Fatal(err)
+			}
+		case 1:
+			if m != nil && m.conn != 0 {
+				l.Gone(m.conn)
+				m.conn, m.gone = 0, l.now
+			}
+		case 2, 3:
+			if m != nil {
+				if _, ok := l.Heard(m.conn); ok != (m.conn != 0) {
+					t.Fatalf("session %d is heard: %v", id, ok)
+				} else if ok {
+					m.heard = l.now
+				}
+			}
+		default:
+			l.now += tick
+			var want []session.ID
+			for id, m := range all { // order-free: sorted below
+				due := m.heard + time.Second + time.Millisecond + 2*tick
+				if m.conn == 0 {
+					due = min(due, m.gone+100*time.Millisecond+100*time.Microsecond+2*tick)
+				}
+				if due < l.now {
+					want = append(want, id)
+				}
+			}
+			got := l.Tick(l.now)
+			slices.Sort(want)
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Fatalf("at %v, %v are over, want %v", l.now, got, want)
+			}
+			for _, id := range got {
+				delete(all, id)
+				l.Ended(id)
+			}
+		}
+	}
+}
