@@ -27,6 +27,8 @@ disruptor:
 internal/core/mutant:
 internal/core/interval:         . internal/core/mutant
 internal/core/timeline:         internal/core/mutant
+internal/core/frontier:         . internal/core/mutant
+internal/core/session:          . internal/core/mutant
 internal/core/oracle:           . internal/core/timeline internal/core/mutant
 internal/core/route:            internal/core/mutant
 internal/core/search:           . internal/core/mutant
@@ -156,7 +158,7 @@ const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anish
 
 // zone is the deterministic zone: the same inputs give the same effects, so the
 // simulator replays what production ran. See checkZone.
-var zone = []string{"internal/core/interval", "internal/core/timeline", "internal/core/oracle", "internal/core/route", "internal/core/search", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/journal", "internal/core/sim", "internal/proxy/balance"}
+var zone = []string{"internal/core/interval", "internal/core/timeline", "internal/core/frontier", "internal/core/session", "internal/core/oracle", "internal/core/route", "internal/core/search", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/journal", "internal/core/sim", "internal/proxy/balance"}
 
 // zoneImports are the imports that no package of the zone may have; "net/"
 // stands for all packages below net.
