@@ -2,6 +2,7 @@ package frontier
 
 import (
 	"cmp"
+	"container/heap"
 	"math"
 	"slices"
 	"time"
@@ -77,8 +78,7 @@ type group struct {
 	name string
 	// hole has stamps of writers whom nobody can ask.
 	hole span
-	// outstanding is a heap of the entries that are not empty, the lowest first.
-	outstanding []*entry
+	outstanding queue
 	// members are all entries, which are asked for seals in turn.
 	members []*entry
 	// asked is the latest seal that was asked for, at askedAt, of the member before turn.
@@ -125,8 +125,7 @@ func (t *Table) bound(g *group) isotone.Timestamp {
 	return b
 }
 
-// Frontier returns F of a group: no write at or below it is accepted any more, for ever. Of a group that nobody has named, no session can be asked, so it is
-// the same as if one had just been made.
+// Frontier returns F of a group: no write at or below it is accepted any more. A group with which no session has bound has the zero frontier.
 func (t *Table) Frontier(name string) isotone.Timestamp {
 	g := t.groups[name]
 	if g == nil {
@@ -365,62 +364,40 @@ func (t *Table) set(e *entry, s span) {
 		e.since = t.now
 	}
 	e.span = s
-	g := e.group
-	switch {
+	switch out := &e.group.outstanding; {
 	case e.at < 0 && !s.isEmpty():
-		e.at = len(g.outstanding)
-		g.outstanding = append(g.outstanding, e)
-		g.up(e.at)
+		heap.Push(out, e)
 	case e.at >= 0 && s.isEmpty():
-		g.drop(e.at)
+		heap.Remove(out, e.at)
 	case e.at >= 0:
-		g.up(e.at)
-		g.down(e.at)
+		heap.Fix(out, e.at)
 	}
 }
 
-// drop removes the entry at a place of the heap.
-func (g *group) drop(at int) {
-	last := len(g.outstanding) - 1
-	g.outstanding[at].at = -1
-	if at != last {
-		g.outstanding[at] = g.outstanding[last]
-		g.outstanding[at].at = at
-	}
-	g.outstanding[last] = nil
-	g.outstanding = g.outstanding[:last]
-	if at != last {
-		g.up(at)
-		g.down(at)
-	}
+// queue is a heap of the entries that are not empty, the lowest first.
+type queue []*entry
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].low.Before(q[j].low) }
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].at, q[j].at = i, j
 }
 
-func (g *group) up(at int) {
-	for at > 0 && g.outstanding[at].low.Before(g.outstanding[(at-1)/2].low) {
-		g.swap(at, (at-1)/2)
-		at = (at - 1) / 2
-	}
+// Push implements [heap.Interface].
+func (q *queue) Push(x any) {
+	e := x.(*entry)
+	e.at = len(*q)
+	*q = append(*q, e)
 }
 
-func (g *group) down(at int) {
-	for {
-		least := at
-		for child := 2*at + 1; child <= 2*at+2 && child < len(g.outstanding); child++ {
-			if g.outstanding[child].low.Before(g.outstanding[least].low) {
-				least = child
-			}
-		}
-		if least == at {
-			return
-		}
-		g.swap(at, least)
-		at = least
-	}
-}
-
-func (g *group) swap(i, j int) {
-	g.outstanding[i], g.outstanding[j] = g.outstanding[j], g.outstanding[i]
-	g.outstanding[i].at, g.outstanding[j].at = i, j
+// Pop implements [heap.Interface].
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	e := (*q)[last]
+	(*q)[last], *q = nil, (*q)[:last]
+	e.at = -1
+	return e
 }
 
 func least(a, b isotone.Timestamp) isotone.Timestamp {

@@ -9,6 +9,7 @@ package session
 
 import (
 	"container/heap"
+	"errors"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -90,8 +91,8 @@ func (t *Table) Restore(id ID, ttl time.Duration) {
 	t.look(s)
 }
 
-// Bind gives a session a connection, and begins it if there is none. It returns the connection that it had, 0 for none, which is of no more use. The errors are of code
-// session_expired: the session has ended, and its ID must not be used again; unavailable: a later connection has bound it; invalid_argument and overloaded. None changes anything.
+// Bind gives a session a connection, and begins the session if there is none. It returns the former connection, 0 for none, which is of no more use. Its errors are [ErrExpired],
+// [ErrSuperseded], and those of codes invalid_argument and overloaded; after an error nothing has changed.
 func (t *Table) Bind(b Bind) (former Conn, err error) {
 	s := t.sessions[b.ID]
 	if err := t.checkBind(b, s); err != nil {
@@ -127,18 +128,20 @@ func (t *Table) checkBind(b Bind, s *session) error {
 	case s == nil:
 		return nil
 	case s.condemned && !mutant.On(mutant.ExpireNotCondemned):
-		return errExpired
+		return ErrExpired
 	case b.TTL != s.ttl && !mutant.On(mutant.TTLMayGrow) || b.Linger != s.linger && !s.restored:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the session has a TTL of %v and a LINGER of %v, which are fixed for its life", s.ttl, s.linger)
 	case s.conn != b.Conn && !s.restored && b.Epoch <= s.epoch && !mutant.On(mutant.StaleConnection):
-		return errStale
+		return ErrSuperseded
 	}
 	return nil
 }
 
 var (
-	errExpired = isotone.Errorf(isotone.CodeInvalidArgument, "session_expired: the session has ended; begin another one, with another ID")
-	errStale   = isotone.Errorf(isotone.CodeInvalidArgument, "a later connection has bound the session")
+	// ErrExpired answers for a session that has ended. Its ID is not used again.
+	ErrExpired = errors.New("the session has ended; begin another one, with another ID")
+	// ErrSuperseded answers on a connection when a later one has bound the session.
+	ErrSuperseded = errors.New("a later connection has bound the session")
 )
 
 // Heard notes that a request has come on a connection, and returns the session that it speaks for. What comes on a connection that is not that of a session that lives counts for nothing (R1).
@@ -178,7 +181,7 @@ func (t *Table) Close(conn Conn) (ID, bool) {
 	return s.id, true
 }
 
-// Tick tells the time, once a tick, and returns the sessions that are over (R4). They are condemned: nobody is answered for them but with session_expired, until Ended.
+// Tick tells the time, once a tick, and returns the sessions that are over (R4). They are condemned: requests for them are answered with [ErrExpired], until Ended.
 func (t *Table) Tick(now time.Duration) (over []ID) {
 	gap := now - t.tickedAt
 	t.tickedAt = now

@@ -98,7 +98,7 @@ var rules = map[string]func() error{
 			return errors.New("it is heard")
 		}
 		for _, b := range []session.Bind{bind(1, 3, 1), bind(1, 3, 2)} {
-			if _, err := l.Bind(b); !errors.Is(err, isotone.ErrInvalidArgument) {
+			if _, err := l.Bind(b); !errors.Is(err, session.ErrSuperseded) {
 				return fmt.Errorf("epoch %d binds: %v", b.Epoch, err)
 			}
 		}
@@ -115,7 +115,7 @@ var rules = map[string]func() error{
 			return fmt.Errorf("over: %v", over)
 		}
 		_, heard := l.Heard(1)
-		if _, err := l.Bind(bind(1, 2, 2)); !errors.Is(err, isotone.ErrInvalidArgument) || heard || l.Speaks(1, 1) {
+		if _, err := l.Bind(bind(1, 2, 2)); !errors.Is(err, session.ErrExpired) || heard || l.Speaks(1, 1) {
 			return fmt.Errorf("it goes on: %v", err)
 		}
 		l.Ended(1)
