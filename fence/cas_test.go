@@ -175,10 +175,13 @@ func (m *memory) Replace(_ context.Context, _ string, v []byte) error {
 func TestCAS_AnUpdateThatFailsChangesNothing(t *testing.T) {
 	m := &memory{value: []byte(at(1).String() + "\nhello")}
 	f := fence.CAS(m, "x")
-	_ = f.Raise(t.Context(), at(2), func(data []byte) ([]byte, error) { copy(data, "XXXXX"); return nil, errors.New("no") })
+	no := errors.New("no")
+	if err := f.Raise(t.Context(), at(2), func(data []byte) ([]byte, error) { copy(data, "other"); return nil, no }); !errors.Is(err, no) {
+		t.Error(err)
+	}
 	data, err := f.Read(t.Context())
 	must(t, err)
-	copy(data, "YYYYY")
+	copy(data, "again")
 	hasWords(t, casStore{f}, "hello")
 }
 

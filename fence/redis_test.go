@@ -1,21 +1,23 @@
 package fence_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/fence"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/ports"
 )
 
@@ -45,38 +47,49 @@ func (s *redisStore) words(ctx context.Context) ([]string, error) {
 	return s.db.LRange(ctx, s.name, 0, -1).Result()
 }
 
+// unavailable skips a test for which something is not installed; with CI=true in the environment it fails.
+func unavailable(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
 // startRedis starts a redis-server, which ends with the test.
 func startRedis(t *testing.T, args ...string) *redis.Client {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("redis-server is not installed (Debian: redis-server)")
-		}
-		t.Skip("redis-server is not installed")
+		unavailable(t, "redis-server is not installed (Debian: redis-server)")
 	}
 	port, err := ports.Free(2)
 	must(t, err)
-	dir := t.TempDir()
-	log := filepath.Join(dir, "log")
-	args = append([]string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--logfile", log, "--cluster-port", fmt.Sprint(port + 1)}, args...)
-	cmd, ended := exec.Command(program, args...), make(chan struct{})
+	cmd := exec.Command(program, append([]string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--cluster-port", fmt.Sprint(port + 1)}, args...)...)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
 	must(t, cmd.Start())
-	go func() { _ = cmd.Wait(); close(ended) }()
+	log, ended := bufio.NewReader(out), make(chan struct{})
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-ended
 	})
+	var said strings.Builder
+	for err == nil && !strings.Contains(said.String(), "Ready to accept connections") {
+		var line string
+		line, err = log.ReadString('\n')
+		said.WriteString(line)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, log)
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	if err != nil {
+		t.Fatalf("redis-server has ended: %v\n%s", err, said.String())
+	}
 	db := redis.NewClient(&redis.Options{Addr: net.JoinHostPort("127.0.0.1", fmt.Sprint(port))})
 	t.Cleanup(func() { _ = db.Close() })
-	for db.Ping(t.Context()).Err() != nil {
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ended:
-			text, _ := os.ReadFile(log)
-			t.Fatalf("redis-server has ended: %s", text)
-		}
-	}
 	return db
 }
 
@@ -89,8 +102,7 @@ func TestRedis_IsAFence(t *testing.T) {
 func TestRedis_OnACluster(t *testing.T) {
 	db := startRedis(t, "--cluster-enabled", "yes")
 	must(t, db.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err())
-	for db.Do(t.Context(), "EXISTS", "any").Err() != nil { // until the node knows that it has all slots
-	}
+	await.Until(t, "the node knows that it has all slots", func() bool { return db.Do(t.Context(), "EXISTS", "any").Err() == nil })
 	testStore(t, func(t *testing.T) store { return newRedisStore(t, db) })
 	f := fence.Redis(db, "{a}")
 	if _, err := f.Raise(t.Context(), at(1), fence.RedisCommand{"SET", "{b}", "1"}); err == nil || !strings.Contains(err.Error(), "slot") {
@@ -102,13 +114,13 @@ func TestRedis_OnACluster(t *testing.T) {
 func TestRedis_WhateverTheLocale(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.Command("localedef", "-i", "cs_CZ", "-f", "UTF-8", filepath.Join(dir, "cs_CZ.UTF-8")).CombinedOutput(); err != nil {
-		t.Skipf("localedef cannot make a locale here: %v %s", err, out)
+		t.Skipf("localedef cannot make a Czech locale, under which Redis would sort in another way (Debian: locales): %v %s", err, out)
 	}
 	t.Setenv("LOCPATH", dir)
 	t.Setenv("LC_ALL", "cs_CZ.UTF-8")
 	db := startRedis(t)
 	if n, err := db.Eval(t.Context(), "return '1' < 'a' and 1 or 0", nil).Int(); err != nil || n != 0 {
-		t.Skip("redis-server has not taken the locale")
+		unavailable(t, "redis-server has not taken the locale: %d, %v", n, err)
 	}
 	testStore(t, func(t *testing.T) store { return newRedisStore(t, db) })
 }

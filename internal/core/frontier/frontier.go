@@ -77,7 +77,7 @@ var empty = span{low: isotone.Timestamp{Index: 1}}
 type group struct {
 	name string
 	// hole has stamps of writers whom nobody can ask.
-	hole span
+	hole        span
 	outstanding queue
 	// members are all entries, which are asked for seals in turn.
 	members []*entry
