@@ -50,10 +50,7 @@ func (c *core) startPeers() {
 	c.peers.transport = peer.New(peer.Config{
 		NodeID:   n.cfg.NodeID,
 		Listener: n.cfg.PeerListener,
-		Hello: func() (h wire.Hello) {
-			n.call(func() { h = wire.Hello(c.replica.Hello()) })
-			return h
-		},
+		Hello:    c.hello(),
 		Admit: func(h wire.Hello) *wire.Refusal {
 			refusal := wire.Refusalf("stopping", "node %d is stopping", oracle.NodeOf(n.cfg.NodeID))
 			n.call(func() { refusal = c.admit(h) })
@@ -86,6 +83,17 @@ func (c *core) startPeers() {
 		LogID: oracle.NodeOf,
 	})
 	c.followAddrs()
+}
+
+// hello returns a function that returns what this node says about itself. Once the node is stopping, that is what it said when it
+// started: an empty hello would be that of a founder with another list of members, and stop the others.
+func (c *core) hello() func() wire.Hello {
+	first := wire.Hello(c.replica.Hello())
+	return func() wire.Hello {
+		h := first
+		c.node.call(func() { h = wire.Hello(c.replica.Hello()) })
+		return h
+	}
 }
 
 func (c *core) admit(h wire.Hello) *wire.Refusal {

@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/isotone/isotone/internal/core/wire"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/peer"
+	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 // attached is a connection that a transport has handed over.
@@ -158,5 +160,28 @@ func TestPeerConn_CountsWhatIsEncryptedAndNotSent(t *testing.T) {
 	}
 	if n := one.conn.Unwritten(); n < peerOutputMax || n > peerOutputMax+2<<20 || one.core.peers.dropped.outputFull == 0 {
 		t.Errorf("%d bytes wait, dropped: %+v", n, one.core.peers.dropped)
+	}
+}
+
+// A founder that gets another list of members stops, so a node must not say that it has none while it stops.
+func TestHello_OfAStoppingNodeIsNotEmpty(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := Start(Config{
+		NodeID: 1, Peers: map[uint64]string{1: l.Addr().String(), 2: "127.0.0.1:1"}, PeerListener: l, ClientAddr: "client1:1", DataDir: t.TempDir(),
+		EpochInterval: 100 * time.Millisecond, ReservationsMissedMax: 100, RequestsMax: 1000, Tick: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler), Metrics: telemetry.NewMetrics("test"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello := n.core.hello()
+	before := hello()
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if after := hello(); after.Founders != "1,2" || after.Incarnation != before.Incarnation || after.Session != before.Session || before.Founders != "1,2" {
+		t.Errorf("before: %+v\nafter: %+v", before, after)
 	}
 }
