@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,10 +21,11 @@ import (
 	"github.com/isotone/isotone/internal/check/pgserver"
 )
 
-// postgres is a server that the first test that needs it starts, for all of them.
+// postgres is a server that the first test that needs it starts, for all of them. Each test has a database of its own.
 var postgres struct {
-	once sync.Once
-	err  error
+	once      sync.Once
+	err       error
+	databases atomic.Int64
 	*pgserver.Server
 }
 
@@ -45,20 +47,16 @@ func startPostgres() (err error) {
 	if postgres.Server, err = pgserver.New(ctx); err != nil {
 		return err
 	}
-	db, err := sql.Open("pgx", postgresURL())
+	db, err := sql.Open("pgx", postgresURL("postgres"))
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	if err := postgres.Start(ctx, db.PingContext, "listen_addresses="); err != nil {
-		return err
-	}
-	_, err = db.ExecContext(ctx, fence.PostgresSchema+`CREATE TABLE words (list text, n bigserial, word text)`)
-	return err
+	return postgres.Start(ctx, db.PingContext, "listen_addresses=")
 }
 
-func postgresURL() string {
-	return "host=" + postgres.Dir() + " user=tester dbname=postgres connect_timeout=10"
+func postgresURL(database string) string {
+	return "host=" + postgres.Dir() + " user=tester dbname=" + database + " connect_timeout=10"
 }
 
 // openPostgres returns a database with the schema. It skips the test if there is no Postgres.
@@ -68,9 +66,17 @@ func openPostgres(t *testing.T) *sql.DB {
 	if postgres.err != nil {
 		pgserver.Unavailable(t, postgres.err)
 	}
-	db, err := sql.Open("pgx", postgresURL())
+	admin, err := sql.Open("pgx", postgresURL("postgres"))
+	must(t, err)
+	defer admin.Close()
+	name := fmt.Sprint("fence", postgres.databases.Add(1))
+	_, err = admin.ExecContext(t.Context(), `CREATE DATABASE `+name)
+	must(t, err)
+	db, err := sql.Open("pgx", postgresURL(name))
 	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
+	_, err = db.ExecContext(t.Context(), fence.PostgresSchema+`CREATE TABLE words (list text, n bigserial, word text)`)
+	must(t, err)
 	return db
 }
 
@@ -250,11 +256,12 @@ func TestPostgres_SchemaForAll(t *testing.T) {
 	must(t, err)
 	defer conn.Close()
 	must(t, fence.Postgres(db, t.Name()).Seal(ctx, at(3)))
+	writer := fmt.Sprint("writer", postgres.databases.Load()) // roles are those of all databases
 	for _, query := range []string{
-		`CREATE ROLE writer`, `GRANT USAGE ON SCHEMA isotone TO writer`, `CREATE SCHEMA evil`, `GRANT USAGE ON SCHEMA evil TO writer`,
+		`CREATE ROLE ` + writer, `GRANT USAGE ON SCHEMA isotone TO ` + writer, `CREATE SCHEMA evil`, `GRANT USAGE ON SCHEMA evil TO ` + writer,
 		`CREATE FUNCTION evil.hashtextextended(text, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1'`,
 		`CREATE FUNCTION evil.decode(text, text) RETURNS bytea LANGUAGE sql AS $$ SELECT '\xffffffffffffffffffffffffffffffff'::bytea $$`,
-		`SET ROLE writer`, `SET search_path = evil, pg_catalog`,
+		`SET ROLE ` + writer, `SET search_path = evil, pg_catalog`,
 	} {
 		_, err := conn.ExecContext(ctx, query)
 		must(t, err)
