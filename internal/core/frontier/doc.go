@@ -5,8 +5,8 @@
 // their session has ended or an earlier leader knew them, are in the hole of the group, another interval. F is below all entries, the hole, and what is not issued yet. To
 // close the hole, the table asks a session of the group to have the stores seal it: they raise their fence, and refuse what is below.
 //
-// What it keeps: no write with a stamp at or below a frontier that was told is accepted afterwards, whatever clocks, leaders and clients do, as long as clients say
-// of their own writes only what is true and stores never lower a fence. F never sinks within a term. A frontier that a deposed leader tells is true as well.
+// The promise: once a frontier was told, no write with a stamp at or below it is accepted, whatever clocks and leaders do, as long as clients report
+// their own writes truthfully and stores never lower a fence. F never sinks within a term. A frontier that a deposed leader tells is true as well.
 //
 // The rules have the numbers R10 to R16 of decision 41.
 package frontier

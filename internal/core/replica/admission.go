@@ -432,8 +432,8 @@ func (a *admission) meet(h Hello) bool {
 	return true
 }
 
-// forgetStrangers drops strangers that are members now, those that were removed, and those that are not ahead of this node any more: as members they would
-// be known.
+// forgetStrangers drops strangers that are members now, those that were removed, and those that are not ahead of this node any more: if they were members,
+// it would know them.
 func (a *admission) forgetStrangers() {
 	a.strangers = slices.DeleteFunc(a.strangers, func(s stranger) bool {
 		m, isMember := a.state.Member(s.hello.NodeID)

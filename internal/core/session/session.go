@@ -1,8 +1,8 @@
 // Package session keeps the sessions of the leader of one term: who is alive, and over which connection.
 //
-// A session is a client that says again and again that it is there. Its memory is the leader's alone; nothing of it is in the log. It ends when the leader has not heard it for
-// its TTL, or when its connection has ended for as long as its LINGER. A leader that is paused hears nobody, so the time in which it did not run does not count.
-// No wall clock is used. That a client stops to believe in its session before the leader ends it rests on the rates of both steady clocks.
+// A client keeps its session alive by requests. Sessions are in the memory of the leader only; nothing of them is in the log. A session ends when the leader has not heard from it for
+// its TTL, or when it has had no connection for its LINGER. A leader that is paused hears nobody, so the time in which it did not run does not count.
+// No wall clock is used. That a client gives its session up before the leader ends it rests on the rates of both steady clocks.
 //
 // The rules have the numbers R1 to R4 of decision 41.
 package session
@@ -40,7 +40,7 @@ type Conn uint64
 type Bind struct {
 	ID   ID
 	Conn Conn
-	// Epoch counts the connections of the session. That with the highest one is its voice.
+	// Epoch counts the connections of the session. Only requests on the one with the highest epoch count.
 	Epoch uint32
 	// TTL and Linger are fixed for the life of a session.
 	TTL, Linger time.Duration
