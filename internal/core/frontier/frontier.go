@@ -148,6 +148,9 @@ func (t *Table) entry(s Session, name string) *entry {
 	return nil
 }
 
+// Has reports whether a session has bound with a group.
+func (t *Table) Has(s Session, group string) bool { return t.entry(s, group) != nil }
+
 // Bind replaces what a session may still write: what it does not name it has given up and never writes (R12). It returns an error, and changes nothing, if
 // a bound is exceeded or a name is invalid.
 func (t *Table) Bind(s Session, reports []Report) error {
@@ -262,8 +265,8 @@ func (t *Table) Take(s Session, name string, first, last isotone.Timestamp) bool
 	case mutant.On(mutant.TakeUnregistered):
 	case e.isEmpty() || mutant.On(mutant.TakeKeepsLow):
 		t.set(e, span{first, last})
-	default:
-		t.set(e, span{e.low, greatest(e.high, last)})
+	default: // a session that makes stamps itself may have decided all up to some that are above first
+		t.set(e, span{mutant.Pick(mutant.TakeAboveLow, e.low, least(e.low, first)), greatest(e.high, last)})
 	}
 	return true
 }

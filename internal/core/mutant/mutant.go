@@ -241,6 +241,20 @@ const (
 	StaleConnection         // sessions: an earlier connection of a session takes it back
 	ExpireNotCondemned      // sessions: a session that is being ended goes on
 	TTLMayGrow              // sessions: a session that binds may have another TTL than its holds say
+	GrantUnchecked          // R6: a lock is granted though somebody holds it
+	ReleaseByName           // R7: a release with another token frees a lock
+	TokenBeforeCommit       // R6: the holder of a lock is told before that is in the log
+	AnswerWhileReleasing    // R7: a session is told that it holds what it is releasing
+	KeepWithoutRound        // R3: a session is told that it is alive by a leader that may be deposed
+	BindBeforeOpen          // R2: a leader binds sessions before it has applied all entries of earlier terms
+	WaiterOutlivesSession   // R6: a lock is granted to a session that has ended
+	LostWakeup              // liveness: nobody gets a lock that is released
+	SnapshotWithoutHolds    // R6: a snapshot is restored without the holds
+	DigestMissesHolds       // I12: the digest of the state lacks the holds
+	ClaimBeforeFence        // R6: locks of a restored cluster are claimed while holders of the former one believe in theirs
+	LastInFirstOut          // R6: a lock goes to whoever has waited for the shortest time
+	TakeAboveLow            // R10: stamps are issued below what a session has decided, and not registered
+	TakeRegistersLate       // R10: stamps are registered with the tick after they are issued
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
 	UnrefusedSecond         // liveness: a second change is proposed while one is under way
 	UnrefusedInJoint        // liveness: a change is proposed between the two configurations of another
@@ -302,7 +316,8 @@ func (m Mutant) IsDirected() bool {
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
 		ClientFloorByAnyone, ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal,
 		FenceByApplied, CompactedIsClean, NoConfigFence, CountAnyone, OldConfigCounts, OwnerReusesNumber, CountLateTold, TimelineFillsQueue, TimelinesWithLeader,
-		OwnerWaitWithoutRate, OwnerLeaseFromAnswer, OwnerLeaseOverTouched, LeaseOutlivesEnd, LeaseEndUnfenced, LeaseOffEarly:
+		OwnerWaitWithoutRate, OwnerLeaseFromAnswer, OwnerLeaseOverTouched, LeaseOutlivesEnd, LeaseEndUnfenced, LeaseOffEarly,
+		KeepWithoutRound, LostWakeup, ClaimBeforeFence, ReleaseByName, LastInFirstOut, DigestMissesHolds:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

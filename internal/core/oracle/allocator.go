@@ -35,6 +35,11 @@ func (a *Allocator) IsOpen() bool { return a.open }
 // closed.
 func (a *Allocator) Time() uint64 { return a.time }
 
+// Upcoming returns a lower bound of all timestamps that may still be issued, zero if the allocator is closed.
+func (a *Allocator) Upcoming() isotone.Timestamp {
+	return isotone.Timestamp{Time: a.time, Index: a.index}
+}
+
 // Ceiling returns the ceiling, 0 if the allocator is closed.
 func (a *Allocator) Ceiling() uint64 { return a.ceiling }
 

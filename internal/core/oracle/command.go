@@ -36,6 +36,8 @@ const (
 	KindInterval Kind = 9
 	// KindTimeline changes the table of timelines. It needs timeline.Level.
 	KindTimeline Kind = 10
+	// KindHold changes who holds which lock. It needs HoldLevel.
+	KindHold Kind = 11
 )
 
 // IntervalMax bounds the length of the limits of the cluster clock, in nanoseconds.
@@ -71,6 +73,7 @@ type Command struct {
 	Revoke   Revocation       // KindRevoke
 	Interval uint64           // KindInterval: nanoseconds, at most IntervalMax; 0: none runs
 	Timeline timeline.Command // KindTimeline
+	Holds    []HoldChange     // KindHold: at most HoldChangesMax
 }
 
 // Fences reports whether the owner of a timeline has to know of a command before it may answer. What cannot be decoded is one.
@@ -124,6 +127,8 @@ func (c Command) Append(b []byte) []byte {
 		b = appendU64(b, c.Interval)
 	case KindTimeline:
 		b = c.Timeline.Append(b)
+	case KindHold:
+		b = appendHoldChanges(b, c.Holds)
 	}
 	return b
 }
@@ -182,6 +187,9 @@ func DecodeCommand(b []byte) (Command, error) {
 			return c, err
 		}
 		d.rest = nil
+	case KindHold:
+		c.Holds = d.holdChanges()
+		d.sections(noSections)
 	default:
 		if c.Kind >= kindOptional {
 			return c, nil
@@ -227,7 +235,7 @@ func (s *State) Append(b []byte) []byte {
 			b = appendSection(b, sectionTimelines, part)
 		}
 	}
-	return b
+	return s.Holds.appendSections(b)
 }
 
 // DecodeState decodes what [State.Append] of this version or an earlier one encoded. It never
@@ -281,6 +289,9 @@ func (s *State) decodeSection(section byte, value *decoder) bool {
 		return true
 	case sectionInterval:
 		s.Interval = value.interval()
+		return true
+	case sectionHolds:
+		s.Holds.decodeSection(value)
 		return true
 	}
 	if section != sectionRemoved {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/isotone/isotone/internal/check/golden"
 	"github.com/isotone/isotone/internal/core/oracle"
@@ -104,6 +105,12 @@ func goldenCommands() map[string]oracle.Command {
 		release.Release.Used = append(release.Release.Used, oracle.Used{Worker: math.MaxUint16 - i, Start: math.MaxUint64, Next: math.MaxUint64})
 	}
 	all["reserve-max"], all["release-max"] = reserve, release
+	all["hold"] = oracle.Command{Kind: oracle.KindHold, Holds: []oracle.HoldChange{
+		{Kind: oracle.HoldClaim, Hold: oracle.Hold{Name: "shop/nightly", Session: 0x5E551, Token: goldenTime << 18, TTL: 3 * time.Second, Value: "10.0.0.1:80"}},
+		{Kind: oracle.HoldClaim, Hold: oracle.Hold{Name: "x", Session: math.MaxUint64, Token: math.MaxUint64, TTL: oracle.HoldTTLMax}},
+		{Kind: oracle.HoldRelease, Hold: oracle.Hold{Name: "y", Token: 7}},
+		{Kind: oracle.HoldEnd, Hold: oracle.Hold{Session: 8}},
+	}}
 	return all
 }
 
@@ -112,8 +119,11 @@ func goldenStates() map[string]oracle.State {
 	for i, name := range []string{"create", "make", "grant", "floor", "quota", "lease-on"} {
 		timelines.Apply(uint64(40+i), goldenCommands()["timeline-"+name])
 	}
+	holds := oracle.State{Level: oracle.HoldLevel, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers}
+	holds.Apply(40, goldenCommands()["hold"])
 	return map[string]oracle.State{
 		"timelines": timelines,
+		"holds":     holds,
 		"nothing":   {},
 		"bootstrapped": {Members: []oracle.Member{
 			{ID: 1, PeerAddr: "10.0.0.1:60001"}, {ID: 2, PeerAddr: "10.0.0.2:60001"}, {ID: 3, PeerAddr: "10.0.0.3:60001"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/timeline"
 )
 
@@ -18,7 +19,7 @@ import (
 
 // LevelNewest is the newest level that this version knows. A process may be told to know the one after
 // it, as a version to come would: that is how the simulator and the tests change versions.
-const LevelNewest = 2
+const LevelNewest = 3
 
 // Sections follow the fixed part of what is written: a type byte, two bytes of length, and the value. A
 // version skips unknown types from sectionOptional on and refuses the others.
@@ -35,6 +36,7 @@ const (
 	sectionFence      = 2               // of a snapshot: for members and for clients, 8 bytes each
 	sectionInterval   = 3               // of a snapshot: 8 bytes
 	sectionTimelines  = 4               // of a snapshot: a part of the table of timelines; the parts follow each other
+	sectionHolds      = 5               // of a snapshot: some of the holds; the sections follow each other
 	sectionOptional   = 128
 )
 
@@ -52,6 +54,9 @@ type Digest struct{ Index, Sum uint64 }
 func LevelOf(c Command) uint64 {
 	if c.Kind == KindTimeline || c.Shared > 0 {
 		return timeline.Level
+	}
+	if c.Kind == KindHold {
+		return HoldLevel
 	}
 	return max(c.Level, 1)
 }
@@ -100,6 +105,9 @@ func (s *State) Digest() uint64 {
 	add(s.Fence.Members, s.Fence.Clients, s.Interval)
 	if timelines := s.Timelines.Digest(); timelines != 0 { // a version of level 1 adds nothing
 		add(timelines)
+	}
+	if s.Holds.sum != 0 && !mutant.On(mutant.DigestMissesHolds) { // a version of level 2 adds nothing
+		add(uint64(sectionHolds), s.Holds.sum)
 	}
 	return sum
 }

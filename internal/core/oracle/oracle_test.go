@@ -225,6 +225,7 @@ func FuzzDecodeCommand(f *testing.F) {
 		{Kind: oracle.KindReserve, Target: 9, Digest: oracle.Digest{Index: 7, Sum: 8}},
 		{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, ClientAddr: "c", Incarnation: 2, Boot: 3, Session: 4, Level: 2}},
 		{Kind: oracle.KindLevel, Level: 2},
+		goldenCommands()["hold"],
 	} {
 		b := c.Append(nil)
 		if got, err := oracle.DecodeCommand(b); err != nil || !reflect.DeepEqual(got, c) {
@@ -259,6 +260,8 @@ func FuzzDecodeState(f *testing.F) {
 		f.Fatalf("round trip: %+v, %v; want %+v", got, err, s)
 	}
 	f.Add(b)
+	held := goldenStates()["holds"]
+	f.Add(held.Append(nil))
 	leased := at(5000)
 	ask(leased, 1, 10, 2, oracle.AnyWorker, 5000)
 	ask(leased, 2, 20, 1, 7, 5000)

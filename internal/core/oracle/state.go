@@ -35,6 +35,8 @@ type State struct {
 	Interval uint64
 	// Timelines are the orders beside the default one. Zero until the first one is created.
 	Timelines timeline.Table
+	// Holds are the locks that sessions hold.
+	Holds Holds
 }
 
 // Member is the record of one member of the cluster.
@@ -82,7 +84,7 @@ func (s *State) find(id uint64) (int, bool) {
 	return slices.BinarySearchFunc(s.Members, id, func(m Member, id uint64) int { return cmp.Compare(m.ID, id) })
 }
 
-// Apply applies the committed command at a log index. The outcome is zero unless its kind is KindLease, KindRevoke or KindTimeline. Apply
+// Apply applies the committed command at a log index. The outcome is zero unless its kind is KindLease, KindRevoke, KindTimeline or KindHold. Apply
 // panics if the kind is unknown and not optional, which DecodeCommand never returns.
 func (s *State) Apply(index uint64, c Command) Outcome {
 	switch c.Kind {
@@ -110,6 +112,8 @@ func (s *State) Apply(index uint64, c Command) Outcome {
 			s.Timelines.Ceiling = s.Ceiling
 		}
 		return Outcome{Timelines: s.Timelines.Apply(index, c.Timeline, s.isProcess)}
+	case KindHold:
+		return Outcome{Freed: s.Holds.apply(c.Holds)}
 	default:
 		if c.Kind < kindOptional {
 			panic("oracle: a command of unknown kind passed its decoder")

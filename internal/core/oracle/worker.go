@@ -221,7 +221,7 @@ func (r *LeaseRefusal) Err() *isotone.Error {
 	}
 }
 
-// Outcome is the outcome of a KindLease, KindRevoke or KindTimeline.
+// Outcome is the outcome of a KindLease, KindRevoke, KindTimeline or KindHold.
 type Outcome struct {
 	// Leases are those granted or renewed, by slot, or the one that is revoked.
 	Leases []WorkerLease
@@ -229,6 +229,8 @@ type Outcome struct {
 	Refusal *LeaseRefusal
 	// Timelines are what [timeline.Table.Apply] returned.
 	Timelines []timeline.Refusal
+	// Freed are the names of the locks that became free.
+	Freed []string
 }
 
 // lease applies a request for workers.

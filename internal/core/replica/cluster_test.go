@@ -60,6 +60,7 @@ type node struct {
 	workers int
 	leases  []replica.LeaseAnswer
 	altered []replica.TimelineAnswer // of timelines
+	told    []replica.SessionMessage // to clients
 	// levelRefused is the latest refusal to raise the feature level.
 	levelRefused *isotone.Error
 }
@@ -294,6 +295,7 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 	n.rounds += len(e.Rounds)
 	n.leases = append(n.leases, e.LeaseAnswers...)
 	n.altered = append(n.altered, e.TimelineAnswers...)
+	n.told = append(n.told, e.Sessions...)
 	if e.Write != nil {
 		if n.flying != nil {
 			c.t.Fatalf("node %d gives out a write while another is under way", n.id)

@@ -33,7 +33,8 @@
 //   - queue: the requests that wait, the rounds in flight, and whose turn it is (round.go, turns.go)
 //   - leading: the volatile state of a leader (leading.go): the allocator (issue.go), the read lease
 //     (lease.go), the cluster clock (interval_clock.go, interval_release.go), reservations (reserve.go,
-//     headroom.go), floors (floor.go), worker leases of clients (client_lease.go)
+//     headroom.go), floors (floor.go), worker leases of clients (client_lease.go), sessions of clients (session.go)
+//     and their locks (lock.go)
 //   - formation: the founders of a new cluster (formation.go)
 //   - admission and membership: who may connect, which changes of the members are possible, and their
 //     records (admission.go, change_rules.go, change.go, register.go)

@@ -84,6 +84,7 @@ func (r *Replica) tryOpen() {
 		return
 	}
 	l.alloc.Open(l.clock.floor, r.state.Ceiling)
+	l.sessions.open()
 	r.startClock()
 	l.alloc.Advance(r.leading.axisNow())
 	r.effects.Changed = true

@@ -36,6 +36,7 @@ func (l *leading) issue(p *pending) (issued uint64, hold bool, failed *isotone.E
 			return p.issued, hold, err
 		}
 		p.issued += n
+		l.sessions.taken(p, *rng)
 	}
 	return p.issued, false, nil
 }

@@ -31,6 +31,7 @@ type leading struct {
 	changing                bool         // a membership change is proposed and not applied
 	clients                 clientLeases // see client_lease.go
 	timelines               timelines    // see timeline.go
+	sessions                sessions     // see session.go
 	clock                   clusterClock // see interval_clock.go
 }
 
@@ -39,6 +40,6 @@ func newLeading(r *Replica) leading {
 	f := &r.facts
 	return leading{
 		facts: f, clocks: &r.clocks, tail: &r.tail, digests: &r.digests, queue: &r.queue, interval: &r.interval,
-		lease: lease{facts: f}, clients: newClientLeases(f, &r.tail), timelines: newTimelines(r), clock: clusterClock{facts: f},
+		lease: lease{facts: f}, clients: newClientLeases(f, &r.tail), timelines: newTimelines(r), sessions: newSessions(r), clock: clusterClock{facts: f},
 	}
 }

@@ -6,7 +6,7 @@ import "github.com/isotone/isotone/internal/core/mutant"
 // that is larger is admitted alone.
 const timelineShare = 8
 
-// load counts and bounds the requests that wait for a round (I7), by Request.Counts.
+// load counts and bounds the requests that wait for a round (I7), by Request.size.
 type load struct {
 	size, max int
 	// timelines are the parts of size that belong to timelines.
@@ -15,7 +15,7 @@ type load struct {
 
 // admit counts a request, or reports false if there are too many.
 func (l *load) admit(q *Request) bool {
-	n := len(q.Counts)
+	n := q.size()
 	if l.size+n > l.max {
 		return false
 	}
@@ -32,7 +32,7 @@ func (l *load) admit(q *Request) bool {
 
 // leave stops counting a request.
 func (l *load) leave(q *Request) {
-	n := len(q.Counts)
+	n := q.size()
 	l.size -= n
 	if q.Timeline == "" {
 		return
@@ -41,3 +41,6 @@ func (l *load) leave(q *Request) {
 		delete(l.timelines, q.Timeline)
 	}
 }
+
+// size is how much of the queue a request takes.
+func (q *Request) size() int { return max(1, len(q.Counts)) }

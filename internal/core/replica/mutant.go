@@ -139,6 +139,9 @@ func (r *Replica) mutateRestored(s oracle.State) oracle.State {
 	if mutant.On(mutant.ForgetWorkers) {
 		s.Space, s.Workers = oracle.Space{}, nil
 	}
+	if mutant.On(mutant.SnapshotWithoutHolds) {
+		s.Holds = oracle.Holds{}
+	}
 	return s
 }
 

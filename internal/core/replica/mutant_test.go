@@ -45,6 +45,7 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 	maps.Copy(list, idHarms)
 	maps.Copy(list, addressHarms)
 	maps.Copy(list, ownerHarms)
+	maps.Copy(list, sessionHarms)
 	return list
 }
 
@@ -86,4 +87,14 @@ var ownerHarms = map[mutant.Mutant]func(*testing.T) bool{
 
 	mutant.TimelineFillsQueue:  leavesNoRoom,
 	mutant.TimelinesWithLeader: endsWithLeadership,
+}
+
+// sessionHarms has the deliberate bugs of sessions and locks for which random runs take long.
+var sessionHarms = map[mutant.Mutant]func(*testing.T) bool{
+	mutant.KeepWithoutRound:  keepsWithoutRound,
+	mutant.LostWakeup:        wakesNobody,
+	mutant.LastInFirstOut:    wakesTheLast,
+	mutant.ReleaseByName:     releasesAnother,
+	mutant.ClaimBeforeFence:  claimsTooEarly,
+	mutant.DigestMissesHolds: agreesOnOtherHolds,
 }

@@ -231,6 +231,8 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 		r.leaseApplied(e.GetTerm(), c, outcome)
 	case oracle.KindTimeline:
 		r.leading.timelines.commandApplied(e.GetTerm(), c.Timeline, outcome)
+	case oracle.KindHold:
+		r.leading.sessions.locks.applied(e.GetTerm(), c.Holds, outcome.Freed)
 	}
 	return nil
 }

@@ -38,6 +38,7 @@ func (r *Replica) tick() {
 		r.askRound(nil)
 	}
 	r.maintainLease()
+	r.leading.sessions.tick()
 	r.leading.timelines.endLeases()
 	r.maintainClock()
 	if r.ticks%promoteTicks == 0 {

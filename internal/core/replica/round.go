@@ -70,7 +70,13 @@ func (r *Replica) enqueue(req Request) {
 		r.answer(req.Token, errTimeOver)
 		return
 	}
-	if req.Mode == isotone.ReadLease && r.serveByLease(&req) {
+	if req.Session != nil && r.leading.sessions.isOpen() {
+		if err, done := r.leading.sessions.receive(req.Session); done {
+			r.answer(req.Token, err)
+			return
+		}
+	}
+	if req.Mode == isotone.ReadLease && req.Session == nil && r.serveByLease(&req) {
 		return
 	}
 	if !r.load.admit(&req) {

@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/session"
 	"github.com/isotone/isotone/internal/core/timeline"
 )
 
@@ -72,6 +73,8 @@ type Input struct {
 	OwnerAnswers []OwnerAnswer
 	// TimelineRequests are requests to change the timelines.
 	TimelineRequests []TimelineRequest
+	// SessionsGone are connections of clients that have ended, after all Requests that came over them.
+	SessionsGone []session.Conn
 }
 
 // Request is a batch of timestamp requests that arrived together. The replica owns the
@@ -95,6 +98,8 @@ type Request struct {
 	At uint64
 	// Counts are the numbers of timestamps requested, each 1 to isotone.RangeCountMax.
 	Counts []uint64
+	// Session, if not nil, is what the client says over the connection of its session. There is at most one count then.
+	Session *SessionRequest
 	// Ranges receives the answers. It is as long as Counts. With U64, First is the place of the first
 	// timestamp in the order of all, isotone.Timestamp64.Timestamp, and Count the number of consecutive
 	// 64-bit timestamps.
@@ -128,6 +133,8 @@ type Effects struct {
 	LeaseAnswers []LeaseAnswer
 	// TimelineAnswers complete TimelineRequests of this or earlier steps.
 	TimelineAnswers []TimelineAnswer
+	// Sessions is what clients are told that have not asked, in order, after Answers.
+	Sessions []SessionMessage
 	// ChangeRefused says why Input.Change was not proposed; nil if it was.
 	ChangeRefused *isotone.Error
 	// LevelRefused says why Input.RaiseLevel was refused; nil if it was not.
@@ -171,7 +178,7 @@ func (e *Effects) reset() {
 	clear(e.Send)
 	*e = Effects{
 		Send: e.Send[:0], Answers: e.Answers[:0], LeaseAnswers: e.LeaseAnswers[:0], TimelineAnswers: e.TimelineAnswers[:0], Rounds: e.Rounds[:0],
-		AskClock: e.AskClock[:0], TellClock: e.TellClock[:0], AskVoters: e.AskVoters[:0], TellOwners: e.TellOwners[:0],
+		Sessions: e.Sessions[:0], AskClock: e.AskClock[:0], TellClock: e.TellClock[:0], AskVoters: e.AskVoters[:0], TellOwners: e.TellOwners[:0],
 	}
 }
 
@@ -213,6 +220,10 @@ func (r *Replica) Step(in *Input) *Effects {
 	for i := range in.TimelineRequests {
 		r.leading.timelines.request(in.TimelineRequests[i])
 	}
+	for _, conn := range in.SessionsGone {
+		r.leading.sessions.gone(conn)
+	}
+	r.leading.sessions.step()
 	r.leading.timelines.grant()
 	r.owner.step(in)
 	r.campaign()

@@ -81,6 +81,9 @@ func (l *leading) serve(p *pending, stats *Round) {
 		l.queue.held = append(l.queue.held, *p)
 		return
 	}
+	if p.Session != nil && !l.sessions.admits(p) {
+		return
+	}
 	filled, wasShort := p.filled, p.short
 	issued, hold, err := l.issue(p)
 	l.noteTime(p, p.filled > filled, wasShort)
@@ -92,6 +95,9 @@ func (l *leading) serve(p *pending, stats *Round) {
 	l.queue.load.leave(&p.Request)
 	stats.Requests += len(p.Counts)
 	stats.Timestamps += issued
+	if p.Session != nil && err == nil {
+		l.sessions.reply(p.Session)
+	}
 	l.queue.answerTo(p, err)
 }
 

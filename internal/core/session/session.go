@@ -22,8 +22,8 @@ const (
 	// TTLMin and TTLMax bound the TTL of a session, and its LINGER from above.
 	TTLMin, TTLMax = 100 * time.Millisecond, time.Minute
 
-	// rateMargin is by which part of a TTL the leader waits longer: clients count by other clocks, each of which is off by up to 200 ppm.
-	rateMargin = 1000
+	// rateErrorPercent is by how much the rate of a clock may be off, as in lease mode: that of a client may be slow while that of the leader is fast.
+	rateErrorPercent = 10
 	// graceTicks are added to each wait: the leader sees time pass once a tick.
 	graceTicks = 2
 	// pauseTicks is from how many ticks on between two the leader did not run.
@@ -160,16 +160,44 @@ func (t *Table) Speaks(conn Conn, id ID) bool {
 	return s != nil && s.id == id && !s.condemned
 }
 
-// Gone notes that a connection has ended.
-func (t *Table) Gone(conn Conn) {
+// Gone notes that a connection has ended, and returns the session that has none now.
+func (t *Table) Gone(conn Conn) (ID, bool) {
 	s := t.conns[conn]
 	if s == nil {
-		return
+		return 0, false
 	}
 	delete(t.conns, conn)
 	s.conn, s.gone = 0, t.ran
-	t.look(s)
+	if !s.condemned {
+		t.look(s)
+	}
+	return s.id, true
 }
+
+// IsCondemned reports whether a connection is that of a session that is being ended.
+func (t *Table) IsCondemned(conn Conn) bool {
+	s := t.conns[conn]
+	return s != nil && s.condemned
+}
+
+// ConnOf returns the connection of a session, 0 for none.
+func (t *Table) ConnOf(id ID) Conn {
+	if s := t.sessions[id]; s != nil {
+		return s.conn
+	}
+	return 0
+}
+
+// TTL returns the TTL of a session, 0 if there is none.
+func (t *Table) TTL(id ID) time.Duration {
+	if s := t.sessions[id]; s != nil {
+		return s.ttl
+	}
+	return 0
+}
+
+// Ran returns for how long the leader has run in this term, as of its latest tick.
+func (t *Table) Ran() time.Duration { return t.ran }
 
 // Close condemns the session of a connection at its own request, and returns it.
 func (t *Table) Close(conn Conn) (ID, bool) {
@@ -227,7 +255,10 @@ func (t *Table) over(s *session) time.Duration {
 }
 
 func (t *Table) wait(d time.Duration, m mutant.Mutant) time.Duration {
-	return d + mutant.Pick(m, 0, d/rateMargin+graceTicks*t.tick)
+	if mutant.On(m) {
+		return d
+	}
+	return d*(100+rateErrorPercent)/(100-rateErrorPercent) + graceTicks*t.tick
 }
 
 // look has a session looked at when it may be over.

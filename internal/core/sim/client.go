@@ -41,6 +41,8 @@ type call struct {
 	strange  bool   // the floor is that of another cluster
 	earliest uint64 // that a process had read of the cluster clock when it was sent
 	over     bool   // answered, or given up by the client
+	// session, if not nil, is what a user says over the connection of its session.
+	session *sessionCall
 	// timeline is nil for the default order.
 	timeline *timelineClient
 	// asks, if not timeline.OpIssue, asks its oracle of reads and writes, with at; op is a place in timelineOrder.readWrites then.
@@ -124,12 +126,17 @@ func (w *world) arrive(n *node, k *call) {
 	n.calls = append(n.calls, k)
 	n.in.requests = append(n.in.requests, replica.Request{
 		Token: uint64(len(n.calls) - 1), Mode: k.mode, U64: k.u64, Timeline: k.timeline.nameOf(), Op: k.asks, At: k.at, Floor: k.floor, Raise: k.raises(), Counts: k.counts, Ranges: k.ranges,
+		Session: k.session.request(),
 	})
 	w.wake(n)
 }
 
 // answer sends an answer back.
 func (w *world) answer(n *node, k *call, err *isotone.Error) {
+	if k.session != nil {
+		w.answerSession(k, err)
+		return
+	}
 	w.after(w.clientTransit(), func() { w.finish(k, err) })
 	if err == nil {
 		for _, r := range k.ranges {
@@ -140,6 +147,9 @@ func (w *world) answer(n *node, k *call, err *isotone.Error) {
 
 // dropCall tells a client that its connection has ended, unless the machine is down.
 func (w *world) dropCall(k *call) {
+	if k.session != nil {
+		return // see breakSessions
+	}
 	if k.line != nil && k.line.node.isSilent() && !k.line.node.up() {
 		return
 	}

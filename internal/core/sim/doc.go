@@ -8,7 +8,8 @@
 // lost, doubled, delayed and reordered, in one direction or both. An operator transfers leadership,
 // changes the membership and restarts nodes one after the other, edits the addresses when all machines have
 // moved, and restores the cluster from a backup, or from one disk, when all others are lost. Clients send requests, give up, and try other nodes. Nodes and
-// clients lease workers and make ids with the generators of production. Each run draws its faults
+// clients lease workers and make ids with the generators of production. In some runs users with sessions hold locks and write into stores with
+// fences; they are paused, die, and lose their connections. Each run draws its faults
 // and their severity (swarm testing, Groce et al., ISSTA 2012).
 //
 // Checked at every step or at the end: that the answers are linearizable
@@ -18,7 +19,8 @@
 // exceeds its bound (I7), that no id is made twice or outside its lease (I9), that one cluster
 // is formed (I10), that a quorum's clocks vouch for the ceiling (I11), that a restored cluster
 // goes back in neither timestamps nor ids (I13), that messages arrive as they were sent and journals
-// hold what was acknowledged (I8), that the cluster answers in each form and leases workers again
+// hold what was acknowledged (I8), that no two sessions believe in one lock, that no holder is fenced and no write accepted at or below a
+// frontier that was told (R1 to R16 of decision 41), that the cluster answers in each form and leases workers again
 // soon after the last fault, and that it goes on answering while links stay broken beside a quorum.
 //
 // Raft draws its election jitter from crypto/rand.Reader. A run replaces that variable, so a

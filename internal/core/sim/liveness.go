@@ -52,6 +52,9 @@ func (w *world) missing(before [forms]int) string {
 	if name := w.silentTimeline(); name != "" {
 		return fmt.Sprintf("no answer on the timeline %q", name)
 	}
+	if what := w.silentSession(); what != "" {
+		return what
+	}
 	for _, c := range w.clients {
 		if s := c.searcher; s != nil && s.answers == 0 && w.canFind(s) {
 			return fmt.Sprintf("no answer for client %d, which takes %q for the leader", c.id, s.search.Leader())
@@ -109,6 +112,7 @@ func (w *world) awaitAnswers() {
 	for _, o := range w.timelines.lines {
 		o.answers = 0
 	}
+	w.sessions.forget()
 	for _, c := range w.clients {
 		if c.searcher != nil {
 			c.searcher.answers = 0

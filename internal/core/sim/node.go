@@ -11,6 +11,7 @@ import (
 	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/session"
 )
 
 // node is one machine and its process.
@@ -96,6 +97,7 @@ type inbox struct {
 	ownerAnswers []replica.OwnerAnswer
 	clockAsks    []replica.ClockAsk
 	clockAnswers []replica.ClockAnswer
+	sessionsGone []session.Conn
 }
 
 // empty empties an inbox, which keeps its memory.
@@ -199,6 +201,7 @@ func (w *world) crash(n *node) {
 		}
 	}
 	w.dropTimelineChanges(n)
+	w.breakSessions(n)
 	for _, k := range n.leaseCalls {
 		if k != nil && k.client.call == k {
 			k.over, k.client.call = true, nil
@@ -258,6 +261,7 @@ func (w *world) turn(n *node) {
 		Now: uint64(wall), Mono: mono, Steady: n.steady.read(w.now), ClockAsks: in.clockAsks, ClockAnswers: in.clockAnswers, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos, Gone: in.gone, Refused: in.refused,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
 		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, StopOwning: in.stopOwning, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases, TimelineRequests: in.timelines, OwnerAsks: in.ownerAsks, OwnerAnswers: in.ownerAnswers,
+		SessionsGone: in.sessionsGone,
 	})
 	in.empty()
 	if e.Fatal != nil {
@@ -289,6 +293,10 @@ func (w *world) turn(n *node) {
 		n.calls[a.Token] = nil
 		w.answer(n, c, a.Err)
 	}
+	for _, m := range e.Sessions {
+		w.tellSession(m)
+	}
+	w.noteFrontiers(n)
 	for _, a := range e.LeaseAnswers {
 		w.answerLease(n, a)
 	}
@@ -322,6 +330,7 @@ func (w *world) collect(n *node) *inbox {
 	in.messages = in.messages[:keep]
 	if w.chance(0.3) {
 		in.requests, n.in.requests = n.in.requests, in.requests
+		in.sessionsGone, n.in.sessionsGone = n.in.sessionsGone, in.sessionsGone
 	}
 	if w.chance(0.3) {
 		in.persisted, n.in.persisted = nil, in.persisted

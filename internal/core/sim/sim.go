@@ -47,6 +47,9 @@ type Stats struct {
 	Readings, Waited uint64
 	// Timelines are answers on timelines, TimelineChanges changes of them that operators have made.
 	Timelines, TimelineChanges uint64
+	// SessionAnswers are answers by which a session was alive, SessionsExpired the sessions that have ended, LocksGranted the locks. Of writes under tokens and
+	// with stamps, those that a store has refused are fenced. Seals were carried out by users.
+	SessionAnswers, SessionsExpired, LocksGranted, LockedWrites, LockedFenced, StampedWrites, StampedFenced, Seals uint64
 	// Contradictions are readings that contradicted others, because a steady clock had a wrong rate.
 	Contradictions uint64
 	// BrokenLinks is in how many runs links stayed broken after the other faults.
@@ -71,6 +74,14 @@ func (s *Stats) Add(o Stats) {
 	s.Waited += o.Waited
 	s.Timelines += o.Timelines
 	s.TimelineChanges += o.TimelineChanges
+	s.SessionAnswers += o.SessionAnswers
+	s.SessionsExpired += o.SessionsExpired
+	s.LocksGranted += o.LocksGranted
+	s.LockedWrites += o.LockedWrites
+	s.LockedFenced += o.LockedFenced
+	s.StampedWrites += o.StampedWrites
+	s.StampedFenced += o.StampedFenced
+	s.Seals += o.Seals
 	s.Contradictions += o.Contradictions
 	s.BrokenLinks += o.BrokenLinks
 	s.WorkerGrants += o.WorkerGrants

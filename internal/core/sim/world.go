@@ -62,6 +62,7 @@ type world struct {
 	addresses addresses
 	interval  intervals
 	timelines timelines
+	sessions  sessionState
 	ids       [idsMax]snowflake.ID
 
 	hash      hash.Hash64
@@ -108,6 +109,7 @@ func newWorld(o Options) *world {
 		journals:  newJournals(o.Seed),
 		addresses: newAddresses(o.Seed),
 		timelines: newTimelines(o.Seed),
+		sessions:  newSessionState(o.Seed),
 	}
 	w.cfg = w.draw(o)
 	w.interval = newIntervals(o.Seed, w.cfg.tick)
@@ -218,6 +220,7 @@ func (w *world) populate() {
 	w.runRot()
 	w.runIntervals()
 	w.runTimelines()
+	w.runSessions()
 	w.runMoves()
 }
 

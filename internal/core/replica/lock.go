@@ -1,0 +1,293 @@
+package replica
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/mutant"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/session"
+)
+
+// Locks. Who holds which is in the log ([oracle.Holds]); who waits is in the memory of the leader. A lock is granted without a round: a
+// leader that is deposed commits nothing, and nobody is told of a grant before it is applied (R6).
+
+const (
+	// waitersMax and nameWaitersMax bound the waiters, of all locks and of one.
+	waitersMax, nameWaitersMax = 20_000, 1000
+	// lockChangesMax bounds the changes that are not proposed yet.
+	lockChangesMax = 2 * oracle.HoldsMax
+)
+
+// LockOp is what is to be done about a lock.
+type LockOp uint8
+
+const (
+	// LockAcquire waits for the lock. The client is told by MessageQueued or MessageGranted. It is idempotent.
+	LockAcquire LockOp = iota + 1
+	// LockTry acquires the lock if it is free, and is otherwise answered with SessionLocked.
+	LockTry
+	// LockCancel stops waiting.
+	LockCancel
+	// LockRelease releases the hold with Token, and no other one. The client is told by MessageReleased.
+	LockRelease
+)
+
+// LockRequest is a client's request about a lock.
+type LockRequest struct {
+	Op   LockOp
+	Name string
+	// Value is what others are told of the holder.
+	Value string
+	// Ticket is the place in the queue that an earlier leader, or this one over another connection, has given; zero: none.
+	Ticket isotone.Timestamp
+	Token  isotone.Timestamp64
+}
+
+// waiter is a session that waits for a lock.
+type waiter struct {
+	session session.ID
+	ticket  isotone.Timestamp
+	ttl     time.Duration
+	value   string
+	clock   uint64 // what the cluster clock showed when it came
+}
+
+// locks are what a leader knows of locks beside the log.
+type locks struct {
+	*facts
+	leading *leading
+	// waiters are those of each lock, by ticket; waits are the locks for which a session waits.
+	waiters map[string][]waiter
+	waits   map[session.ID][]string
+	count   int // of waiters
+	// proposed are the changes of a lock that are not applied, claims how many of them are claims, and of which session.
+	proposed map[string]oracle.HoldChange
+	claims   int
+	claiming map[session.ID]int
+	// ready are locks with waiters that may be free.
+	ready map[string]struct{}
+	// batch are changes that are to be proposed, in their order.
+	batch []oracle.HoldChange
+}
+
+func newLocks(r *Replica) locks {
+	return locks{
+		facts: &r.facts, leading: &r.leading, waiters: map[string][]waiter{}, waits: map[session.ID][]string{},
+		proposed: map[string]oracle.HoldChange{}, claiming: map[session.ID]int{}, ready: map[string]struct{}{},
+	}
+}
+
+// request carries out what a session asks for, or returns why not.
+func (l *locks) request(id session.ID, s *SessionRequest) *isotone.Error {
+	q := s.Lock
+	switch {
+	case q.Name == "" || len(q.Name) > oracle.LockNameMax || len(q.Value) > oracle.LockValueMax:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "a lock has a name of 1 to %d bytes and a value of at most %d", oracle.LockNameMax, oracle.LockValueMax)
+	case l.state.CurrentLevel() < oracle.HoldLevel:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "locks need feature level %d, and the cluster is at level %d; once all nodes run this version, run isotone upgrade finalize",
+			oracle.HoldLevel, l.state.CurrentLevel())
+	}
+	switch q.Op {
+	case LockAcquire, LockTry:
+		return l.acquire(id, s)
+	case LockCancel:
+		l.remove(id, q.Name)
+		l.tell(id, SessionMessage{Kind: MessageReleased, Name: q.Name})
+	case LockRelease:
+		return l.release(id, q)
+	}
+	return nil
+}
+
+// acquire has a session wait for a lock.
+func (l *locks) acquire(id session.ID, s *SessionRequest) *isotone.Error {
+	q := s.Lock
+	have, held := l.state.Holds.Get(q.Name)
+	now, isProposed := l.proposed[q.Name]
+	at := slices.IndexFunc(l.waiters[q.Name], func(w waiter) bool { return w.session == id })
+	switch {
+	case held && have.Session == uint64(id) && (!l.isReleasing(have) || mutant.On(mutant.AnswerWhileReleasing)):
+		l.tell(id, SessionMessage{Kind: MessageGranted, Name: q.Name, Token: have.Token})
+		return nil
+	case isProposed && now.Kind == oracle.HoldClaim && now.Hold.Session == uint64(id):
+		return nil // it will be told
+	case at >= 0:
+		l.tell(id, SessionMessage{Kind: MessageQueued, Name: q.Name, Ticket: l.waiters[q.Name][at].ticket})
+		return nil
+	case q.Op == LockTry && (held || isProposed || len(l.waiters[q.Name]) > 0):
+		s.Reply.Outcome = SessionLocked
+		return nil
+	case l.count >= waitersMax || len(l.waiters[q.Name]) >= nameWaitersMax || !held && l.state.Holds.Len()+l.claims >= oracle.HoldsMax:
+		return isotone.ErrOverloaded
+	}
+	if q.Ticket == (isotone.Timestamp{}) {
+		r, err := l.leading.alloc.Next(1)
+		if err != nil {
+			return isotone.ErrOverloaded
+		}
+		q.Ticket = r.First
+	}
+	l.add(q.Name, waiter{session: id, ticket: q.Ticket, ttl: l.leading.sessions.table.TTL(id), value: q.Value, clock: l.leading.arrivalClock(Request{U64: true})})
+	l.tell(id, SessionMessage{Kind: MessageQueued, Name: q.Name, Ticket: q.Ticket})
+	return nil
+}
+
+// release frees a lock that a session holds. Any other is not touched (R7).
+func (l *locks) release(id session.ID, q *LockRequest) *isotone.Error {
+	have, held := l.state.Holds.Get(q.Name)
+	switch {
+	case !held || have.Session != uint64(id) || have.Token != q.Token && !mutant.On(mutant.ReleaseByName):
+		l.tell(id, SessionMessage{Kind: MessageReleased, Name: q.Name, Token: q.Token})
+	case l.isReleasing(have): // it will be told
+	case len(l.batch) >= lockChangesMax:
+		return isotone.ErrOverloaded
+	default:
+		l.change(oracle.HoldChange{Kind: oracle.HoldRelease, Hold: have})
+	}
+	return nil
+}
+
+// isReleasing reports whether the release of a hold is proposed: it is nobody's any more (R7).
+func (l *locks) isReleasing(h oracle.Hold) bool {
+	c, ok := l.proposed[h.Name]
+	return ok && c.Kind == oracle.HoldRelease && c.Hold.Token == h.Token
+}
+
+// change notes a change that is to be proposed.
+func (l *locks) change(c oracle.HoldChange) {
+	l.batch = append(l.batch, c)
+	if c.Kind == oracle.HoldEnd {
+		return
+	}
+	l.proposed[c.Hold.Name] = c
+	if c.Kind == oracle.HoldClaim {
+		l.claims++
+		l.claiming[session.ID(c.Hold.Session)]++
+	}
+}
+
+// end frees all locks of a session that is condemned, and reports whether there are any.
+func (l *locks) end(id session.ID) bool {
+	if l.claiming[id] == 0 && len(l.state.Holds.Of(uint64(id))) == 0 {
+		return false
+	}
+	l.change(oracle.HoldChange{Kind: oracle.HoldEnd, Hold: oracle.Hold{Session: uint64(id)}})
+	return true
+}
+
+// add adds a waiter, in the order of the tickets.
+func (l *locks) add(name string, w waiter) {
+	at, _ := slices.BinarySearchFunc(l.waiters[name], w, func(a, b waiter) int { return cmp.Or(a.ticket.Compare(b.ticket), cmp.Compare(a.session, b.session)) })
+	if mutant.On(mutant.LastInFirstOut) {
+		at = 0
+	}
+	l.waiters[name] = slices.Insert(l.waiters[name], at, w)
+	l.waits[w.session] = append(l.waits[w.session], name)
+	l.count++
+	l.ready[name] = struct{}{}
+}
+
+// remove removes a waiter, if there is one.
+func (l *locks) remove(id session.ID, name string) {
+	at := slices.IndexFunc(l.waiters[name], func(w waiter) bool { return w.session == id })
+	if at < 0 {
+		return
+	}
+	if l.waiters[name] = slices.Delete(l.waiters[name], at, at+1); len(l.waiters[name]) == 0 {
+		delete(l.waiters, name)
+	}
+	if l.waits[id] = slices.DeleteFunc(l.waits[id], func(o string) bool { return o == name }); len(l.waits[id]) == 0 {
+		delete(l.waits, id)
+	}
+	l.count--
+}
+
+// stopWaiting removes a session from all queues: its connection has ended, and over the next one it asks again, with its tickets.
+func (l *locks) stopWaiting(id session.ID) {
+	for _, name := range slices.Clone(l.waits[id]) {
+		l.remove(id, name)
+	}
+}
+
+// step grants what is free, and proposes all changes.
+func (l *locks) step() {
+	for _, name := range slices.Sorted(maps.Keys(l.ready)) {
+		l.grant(name)
+	}
+	for len(l.batch) > 0 {
+		n := min(len(l.batch), oracle.HoldChangesMax)
+		if !l.leading.tail.propose(oracle.Command{Kind: oracle.KindHold, Holds: l.batch[:n]}) {
+			return // the next step tries again
+		}
+		l.batch = l.batch[n:]
+	}
+	l.batch = nil
+}
+
+// grant claims a lock for whoever has waited for the longest time, if it is free.
+func (l *locks) grant(name string) {
+	_, held := l.state.Holds.Get(name)
+	_, isProposed := l.proposed[name]
+	list := l.waiters[name]
+	if len(list) == 0 || isProposed || held && !mutant.On(mutant.GrantUnchecked) {
+		delete(l.ready, name)
+		return
+	}
+	w := list[0]
+	if l.leading.alloc.Time() < l.state.ClaimsFrom() || l.state.Holds.Len()+l.claims >= oracle.HoldsMax || len(l.batch) >= lockChangesMax {
+		return
+	}
+	r, hold, err := l.leading.next64(1, w.clock)
+	if hold || err != nil {
+		return
+	}
+	l.remove(w.session, name)
+	token := isotone.Timestamp64From(r.First)
+	l.change(oracle.HoldChange{Kind: oracle.HoldClaim, Hold: oracle.Hold{
+		Name: name, Session: uint64(w.session), Token: token, TTL: w.ttl, Value: w.value,
+	}})
+	if mutant.On(mutant.TokenBeforeCommit) {
+		l.tell(w.session, SessionMessage{Kind: MessageGranted, Name: name, Token: token})
+	}
+}
+
+// applied is called when changes, proposed in term, are applied, by which locks became free.
+func (l *locks) applied(term uint64, changes []oracle.HoldChange, freed []string) {
+	if term != l.term || l.leading.sessions.table == nil {
+		return
+	}
+	for _, c := range changes {
+		id := session.ID(c.Hold.Session)
+		switch c.Kind {
+		case oracle.HoldClaim:
+			l.claims--
+			if l.claiming[id]--; l.claiming[id] == 0 {
+				delete(l.claiming, id)
+			}
+			l.tell(id, SessionMessage{Kind: MessageGranted, Name: c.Hold.Name, Token: c.Hold.Token})
+		case oracle.HoldRelease:
+			l.tell(id, SessionMessage{Kind: MessageReleased, Name: c.Hold.Name, Token: c.Hold.Token})
+		case oracle.HoldEnd:
+			l.leading.sessions.table.Ended(id)
+			continue
+		}
+		delete(l.proposed, c.Hold.Name)
+	}
+	for _, name := range freed {
+		if len(l.waiters[name]) > 0 && !mutant.On(mutant.LostWakeup) {
+			l.ready[name] = struct{}{}
+		}
+	}
+}
+
+// tell tells a session, if it is alive and has a connection.
+func (l *locks) tell(id session.ID, m SessionMessage) {
+	s := &l.leading.sessions
+	if m.Conn = s.table.ConnOf(id); s.table.Speaks(m.Conn, id) {
+		s.tell(m)
+	}
+}

@@ -1,0 +1,287 @@
+package replica_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/frontier"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/session"
+)
+
+const sessionTTL = time.Second
+
+// says sends a request of a session over a connection, and returns it with its token.
+func (c *cluster) says(n *node, conn session.Conn, q replica.SessionRequest, counts ...uint64) (*replica.SessionReply, uint64) {
+	q.Conn = conn
+	return &q.Reply, c.request(n, replica.Request{Session: &q, Counts: counts})
+}
+
+// binds binds session id over the connection of the same number, and wants that to be answered.
+func (c *cluster) binds(n *node, id session.ID, groups ...string) *replica.SessionReply {
+	c.t.Helper()
+	b := &replica.SessionBind{ID: id, Epoch: 1, TTL: sessionTTL, Linger: sessionTTL}
+	for _, g := range groups {
+		b.Reports = append(b.Reports, frontier.Report{Group: g, Low: isotone.Timestamp{Index: 1}})
+	}
+	reply, token := c.says(n, session.Conn(id), replica.SessionRequest{Bind: b})
+	c.settle()
+	if got := n.outcome(token); got != "ok" || reply.Outcome != replica.SessionAlive || reply.Session != id {
+		c.t.Fatalf("session %d binds: %q, %+v", id, got, reply)
+	}
+	return reply
+}
+
+// locks sends a request of a session about the lock "x".
+func (c *cluster) locks(n *node, id session.ID, op replica.LockOp, token isotone.Timestamp64) *replica.SessionReply {
+	reply, _ := c.says(n, session.Conn(id), replica.SessionRequest{Lock: &replica.LockRequest{Op: op, Name: "x", Token: token}})
+	c.settle()
+	return reply
+}
+
+// grants returns the tokens that a session was granted.
+func (n *node) grants(id session.ID) (tokens []isotone.Timestamp64) {
+	for _, m := range n.told {
+		if m.Conn == session.Conn(id) && m.Kind == replica.MessageGranted {
+			tokens = append(tokens, m.Token)
+		}
+	}
+	return tokens
+}
+
+// locking is a cluster with a leader to which the sessions 1 to 3 are bound. The first one holds "x".
+func locking(t *testing.T) (*cluster, *node, isotone.Timestamp64) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.tick(20)
+	for id := range session.ID(3) {
+		c.binds(l, id+1)
+	}
+	c.locks(l, 1, replica.LockAcquire, 0)
+	if len(l.grants(1)) != 1 {
+		t.Fatalf("told: %+v", l.told)
+	}
+	return c, l, l.grants(1)[0]
+}
+
+// wakesNobody reports whether nobody gets a lock that is released, though one waits.
+func wakesNobody(t *testing.T) bool {
+	c, l, token := locking(t)
+	c.locks(l, 2, replica.LockAcquire, 0)
+	c.locks(l, 1, replica.LockRelease, token)
+	c.tick(5)
+	got := l.grants(2)
+	if len(got) > 0 && got[0] <= token {
+		t.Errorf("the token %v follows %v", got[0], token)
+	}
+	return len(got) != 1
+}
+
+// wakesTheLast reports whether a lock goes to whoever came last.
+func wakesTheLast(t *testing.T) bool {
+	c, l, token := locking(t)
+	c.locks(l, 2, replica.LockAcquire, 0)
+	c.locks(l, 3, replica.LockAcquire, 0)
+	c.locks(l, 1, replica.LockRelease, token)
+	c.tick(5)
+	return len(l.grants(3)) > 0
+}
+
+// releasesAnother reports whether a release that comes late frees the lock that its session has acquired again (R7).
+func releasesAnother(t *testing.T) bool {
+	c, l, token := locking(t)
+	c.locks(l, 1, replica.LockRelease, token)
+	c.locks(l, 1, replica.LockAcquire, 0)
+	c.locks(l, 1, replica.LockRelease, token)
+	c.locks(l, 2, replica.LockAcquire, 0)
+	c.tick(5)
+	return len(l.grants(2)) > 0
+}
+
+// keepsWithoutRound reports whether a leader that reaches nobody tells a session that it is alive (R3).
+func keepsWithoutRound(t *testing.T) bool {
+	c, l, _ := locking(t)
+	c.drop = func(m *raftpb.Message) bool { return m.GetFrom() == l.id || m.GetTo() == l.id }
+	reply, _ := c.says(l, 1, replica.SessionRequest{})
+	c.settle()
+	return reply.Outcome == replica.SessionAlive
+}
+
+// claimsTooEarly reports whether a lock of a restored cluster is granted though holders of the former one may believe in it still.
+func claimsTooEarly(t *testing.T) bool {
+	c := seeded(t, nil)
+	c.greet()
+	c.settle()
+	l := c.leader()
+	raisesLevel(t, c, l)
+	c.binds(l, 1)
+	c.locks(l, 1, replica.LockAcquire, 0)
+	c.tick(20)
+	return len(l.grants(1)) > 0
+}
+
+// raisesLevel raises the feature level of a restored cluster, which begins at the lowest.
+func raisesLevel(t *testing.T, c *cluster, n *node) {
+	t.Helper()
+	c.tick(20)
+	c.turn(n, &replica.Input{RaiseLevel: true})
+	c.settle()
+	if n.levelRefused != nil {
+		t.Fatal(n.levelRefused)
+	}
+}
+
+// agreesOnOtherHolds reports whether states with different holds have one digest (I12).
+func agreesOnOtherHolds(*testing.T) bool {
+	var a, b oracle.State
+	claim := func(s *oracle.State, session uint64) {
+		h := oracle.Hold{Name: "x", Session: session, Token: 7, TTL: sessionTTL}
+		s.Apply(1, oracle.Command{Kind: oracle.KindHold, Holds: []oracle.HoldChange{{Kind: oracle.HoldClaim, Hold: h}}})
+	}
+	claim(&a, 1)
+	claim(&b, 2)
+	return a.Digest() == b.Digest()
+}
+
+func TestLocks_KeepTheirRules(t *testing.T) {
+	for name, harms := range map[string]func(*testing.T) bool{
+		"nobody gets a released lock":                     wakesNobody,
+		"whoever came last gets it":                       wakesTheLast,
+		"a late release frees another hold":               releasesAnother,
+		"a leader without a quorum says alive":            keepsWithoutRound,
+		"a restored cluster grants at once":               claimsTooEarly,
+		"other holds have the same digest":                agreesOnOtherHolds,
+		"the end of a session frees nothing":              keepsForTheDead,
+		"a new leader forgets holds":                      forgetsHolds,
+		"a lock is granted twice":                         grantsHeld,
+		"a session answers over its former connection":    answersTheFormer,
+		"stamps are issued to a session without an entry": takesUnbound,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if harms(t) {
+				t.Error("it does")
+			}
+		})
+	}
+}
+
+// keepsForTheDead reports whether a lock stays held when its session has ended.
+func keepsForTheDead(t *testing.T) bool {
+	c, l, token := locking(t)
+	c.locks(l, 2, replica.LockAcquire, 0)
+	for range 140 { // the others are heard
+		c.tick(1)
+		for id := range session.Conn(2) {
+			c.says(l, id+2, replica.SessionRequest{})
+		}
+		c.settle()
+	}
+	got := l.grants(2)
+	expired := slices.ContainsFunc(l.told, func(m replica.SessionMessage) bool { return m.Conn == 1 && m.Kind == replica.MessageExpired })
+	return len(got) != 1 || got[0] <= token || !expired
+}
+
+// forgetsHolds reports whether a session does not learn from a new leader what it holds, or another gets it within its TTL.
+func forgetsHolds(t *testing.T) bool {
+	c, l, token := locking(t)
+	l.down = true
+	next := c.leader(l)
+	c.tick(1)
+	reply := c.binds(next, 1)
+	c.binds(next, 2)
+	c.locks(next, 2, replica.LockAcquire, 0)
+	c.tick(20)
+	return len(reply.Holds) != 1 || reply.Holds[0].Token != token || len(next.grants(2)) > 0
+}
+
+// grantsHeld reports whether one that only tries gets a lock that is held, or an error.
+func grantsHeld(t *testing.T) bool {
+	c, l, token := locking(t)
+	reply := c.locks(l, 2, replica.LockTry, 0)
+	again := c.locks(l, 1, replica.LockAcquire, 0)
+	return reply.Outcome != replica.SessionLocked || again.Outcome != replica.SessionAlive || len(l.grants(2)) > 0 || !slices.Equal(l.grants(1), []isotone.Timestamp64{token, token})
+}
+
+// answersTheFormer reports whether a connection speaks for a session that another one has bound (R1).
+func answersTheFormer(t *testing.T) bool {
+	c, l, _ := locking(t)
+	c.says(l, 9, replica.SessionRequest{Bind: &replica.SessionBind{ID: 1, Epoch: 2, TTL: sessionTTL, Linger: sessionTTL}})
+	c.settle()
+	reply, _ := c.says(l, 1, replica.SessionRequest{})
+	c.settle()
+	told := slices.ContainsFunc(l.told, func(m replica.SessionMessage) bool { return m.Conn == 1 && m.Kind == replica.MessageSuperseded })
+	return reply.Outcome != replica.SessionUnbound || !told
+}
+
+// takesUnbound reports whether stamps of a group are issued to a session that has not bound with it (R10).
+func takesUnbound(t *testing.T) bool {
+	c, l, _ := locking(t)
+	_, token := c.says(l, 1, replica.SessionRequest{Group: "orders"}, 1)
+	c.settle()
+	return l.outcome(token) != "invalid_argument"
+}
+
+func TestLocks_RefuseWhatIsTooMuch(t *testing.T) {
+	c, l, _ := locking(t)
+	for _, name := range []string{"", strings.Repeat("n", oracle.LockNameMax+1)} {
+		_, token := c.says(l, 1, replica.SessionRequest{Lock: &replica.LockRequest{Op: replica.LockAcquire, Name: name}})
+		c.settle()
+		if got := l.outcome(token); got != "invalid_argument" {
+			t.Errorf("a name of %d bytes: %q", len(name), got)
+		}
+	}
+	refused := isotone.Code("")
+	for id := session.ID(10); id < 1100 && refused == ""; id++ {
+		c.binds(l, id)
+		_, token := c.says(l, session.Conn(id), replica.SessionRequest{Lock: &replica.LockRequest{Op: replica.LockAcquire, Name: "x"}})
+		c.settle()
+		if got := l.outcome(token); got != "ok" {
+			refused = got
+		}
+	}
+	if refused != "overloaded" {
+		t.Errorf("the waiter beyond the bound: %q", refused)
+	}
+}
+
+func TestFrontier_FollowsWhatIsDecided(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.tick(20)
+	c.binds(l, 1, "orders")
+	seal := func() {
+		for _, m := range l.told {
+			if m.Kind == replica.MessageSeal {
+				c.says(l, m.Conn, replica.SessionRequest{Sealed: []replica.GroupStamp{{Group: m.Group, Stamp: m.Through}}})
+			}
+		}
+		l.told = nil
+		c.settle()
+	}
+	for range 20 {
+		c.tick(1)
+		seal()
+	}
+	_, token := c.says(l, 1, replica.SessionRequest{Group: "orders"}, 3)
+	c.settle()
+	r := l.answers[token].ranges[0]
+	if f, ok := l.Frontier("orders"); !ok || !f.Before(r.First) {
+		t.Fatalf("%v is open and the frontier is %v, %v", r.First, f, ok)
+	}
+	low := r.Last()
+	low.Index++
+	c.says(l, 1, replica.SessionRequest{Lows: []replica.GroupStamp{{Group: "orders", Stamp: low}}})
+	c.settle()
+	if f, _ := l.Frontier("orders"); f.Before(r.Last()) {
+		t.Errorf("all up to %v is decided and the frontier is %v", r.Last(), f)
+	}
+	if _, ok := c.followers(l)[0].Frontier("orders"); ok {
+		t.Error("a follower tells a frontier")
+	}
+}
