@@ -51,6 +51,8 @@ type Table struct {
 
 	now  time.Duration
 	next isotone.Timestamp
+	// last is the largest stamp that a session may have: of an earlier term, or registered in this one.
+	last isotone.Timestamp
 
 	groups   map[string]*group
 	sessions map[Session][]*entry
@@ -60,7 +62,7 @@ type Table struct {
 // New returns the table of a leader that has opened now, by its steady clock, and issues at or above floor: all stamps below may be those of writers of
 // earlier terms. A session whose lowest stamp is undecided for holdMax is fenced.
 func New(floor isotone.Timestamp, now, holdMax time.Duration) *Table {
-	return &Table{floor: floor, openedAt: now, holdMax: holdMax, now: now, next: floor, groups: map[string]*group{}, sessions: map[Session][]*entry{}}
+	return &Table{floor: floor, openedAt: now, holdMax: holdMax, now: now, next: floor, last: below(floor), groups: map[string]*group{}, sessions: map[Session][]*entry{}}
 }
 
 // Advance tells the time, and the smallest stamp that may still be issued. Neither may sink.
@@ -151,7 +153,7 @@ func (t *Table) entry(s Session, name string) *entry {
 // Has reports whether a session has bound with a group.
 func (t *Table) Has(s Session, group string) bool { return t.entry(s, group) != nil }
 
-// Bind replaces what a session may still write: what it does not name it has given up and never writes (R12). It returns an error, and changes nothing, if
+// Bind replaces what a session may still write, up to the largest stamp that anybody may have: what it does not name it has given up and never writes (R12). It returns an error, and changes nothing, if
 // a bound is exceeded or a name is invalid.
 func (t *Table) Bind(s Session, reports []Report) error {
 	if err := t.checkBind(s, reports); err != nil {
@@ -175,7 +177,7 @@ func (t *Table) Bind(s Session, reports []Report) error {
 		}
 		e.connected = true
 		low := mutant.Pick(mutant.BindAsTold, r.Low, greatest(r.Low, t.bound(g)))
-		t.set(e, span{low, r.High})
+		t.set(e, span{low, least(r.High, t.last)})
 	}
 	return nil
 }
@@ -261,6 +263,7 @@ func (t *Table) Take(s Session, name string, first, last isotone.Timestamp) bool
 	if e == nil {
 		return false
 	}
+	t.last = greatest(t.last, last)
 	switch {
 	case mutant.On(mutant.TakeUnregistered):
 	case e.isEmpty() || mutant.On(mutant.TakeKeepsLow):
@@ -280,7 +283,7 @@ func (t *Table) Low(s Session, name string, x isotone.Timestamp) {
 
 // Doubt notes that a write of a session has no answer, and that the session does not repeat it: it may be accepted at any time (R11, R13).
 func (t *Table) Doubt(s Session, name string, stamp isotone.Timestamp) {
-	if e := t.entry(s, name); e != nil && !stamp.Before(t.bound(e.group)) && !mutant.On(mutant.DoubtForgotten) {
+	if e := t.entry(s, name); e != nil && !stamp.Before(e.low) && !e.high.Before(stamp) && !mutant.On(mutant.DoubtForgotten) {
 		e.group.dig(span{stamp, stamp})
 	}
 }

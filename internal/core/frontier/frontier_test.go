@@ -3,6 +3,7 @@ package frontier_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -142,5 +143,20 @@ func TestOverdue_FencesWhoHoldsTheFrontier(t *testing.T) {
 	}
 	if l.Sealed(name, at(105)); l.Frontier(name) != at(109) {
 		t.Errorf("the frontier is %v after the seal", l.Frontier(name))
+	}
+}
+
+func TestTable_BelievesNoStampThatNobodyHas(t *testing.T) {
+	l := frontier.New(isotone.Timestamp{Time: 100}, 0, time.Minute)
+	end := isotone.Timestamp{Time: math.MaxUint64}
+	if err := l.Bind(1, []frontier.Report{{Group: name, Low: isotone.Timestamp{Time: 5}, High: end}}); err != nil {
+		t.Fatal(err)
+	}
+	l.Doubt(1, name, end)
+	l.Sealed(name, isotone.Timestamp{Time: 99, Index: math.MaxUint64})
+	l.Low(1, name, isotone.Timestamp{Time: 100})
+	l.Advance(0, isotone.Timestamp{Time: 200})
+	if f := l.Frontier(name); f.Time != 199 {
+		t.Errorf("the frontier is %v, held back by a stamp that was never issued", f)
 	}
 }

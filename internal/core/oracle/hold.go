@@ -57,7 +57,7 @@ type HoldChange struct {
 // Holds are all locks that are held. The zero value has none.
 type Holds struct {
 	byName    map[string]Hold
-	bySession map[uint64][]string
+	bySession map[uint64]map[string]struct{}
 	// sum is the sum of the hashes of all holds.
 	sum uint64
 }
@@ -74,7 +74,7 @@ func (h *Holds) Get(name string) (Hold, bool) {
 // Of returns what a session holds, in the order of the names.
 func (h *Holds) Of(session uint64) []Hold {
 	var list []Hold
-	for _, name := range slices.Sorted(slices.Values(h.bySession[session])) {
+	for _, name := range slices.Sorted(maps.Keys(h.bySession[session])) {
 		list = append(list, h.byName[name])
 	}
 	return list
@@ -118,10 +118,13 @@ func (h *Holds) apply(changes []HoldChange) (freed []string) {
 
 func (h *Holds) put(have Hold) {
 	if h.byName == nil {
-		h.byName, h.bySession = map[string]Hold{}, map[uint64][]string{}
+		h.byName, h.bySession = map[string]Hold{}, map[uint64]map[string]struct{}{}
 	}
 	h.byName[have.Name] = have
-	h.bySession[have.Session] = append(h.bySession[have.Session], have.Name)
+	if h.bySession[have.Session] == nil {
+		h.bySession[have.Session] = map[string]struct{}{}
+	}
+	h.bySession[have.Session][have.Name] = struct{}{}
 	h.sum += have.hash()
 }
 
@@ -131,8 +134,7 @@ func (h *Holds) drop(have Hold) {
 		return
 	}
 	delete(h.byName, have.Name)
-	rest := slices.DeleteFunc(h.bySession[have.Session], func(name string) bool { return name == have.Name })
-	if h.bySession[have.Session] = rest; len(rest) == 0 {
+	if delete(h.bySession[have.Session], have.Name); len(h.bySession[have.Session]) == 0 {
 		delete(h.bySession, have.Session)
 	}
 	h.sum -= have.hash()

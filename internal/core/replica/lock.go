@@ -62,7 +62,7 @@ type locks struct {
 	leading *leading
 	// waiters are those of each lock, by ticket; waits are the locks for which a session waits.
 	waiters map[string][]waiter
-	waits   map[session.ID][]string
+	waits   map[session.ID]map[string]struct{}
 	count   int // of waiters
 	// proposed are the changes of a lock that are not applied, claims how many of them are claims, and of which session.
 	proposed map[string]oracle.HoldChange
@@ -76,7 +76,7 @@ type locks struct {
 
 func newLocks(r *Replica) locks {
 	return locks{
-		facts: &r.facts, leading: &r.leading, waiters: map[string][]waiter{}, waits: map[session.ID][]string{},
+		facts: &r.facts, leading: &r.leading, waiters: map[string][]waiter{}, waits: map[session.ID]map[string]struct{}{},
 		proposed: map[string]oracle.HoldChange{}, claiming: map[session.ID]int{}, ready: map[string]struct{}{},
 	}
 }
@@ -186,7 +186,10 @@ func (l *locks) add(name string, w waiter) {
 		at = 0
 	}
 	l.waiters[name] = slices.Insert(l.waiters[name], at, w)
-	l.waits[w.session] = append(l.waits[w.session], name)
+	if l.waits[w.session] == nil {
+		l.waits[w.session] = map[string]struct{}{}
+	}
+	l.waits[w.session][name] = struct{}{}
 	l.count++
 	l.ready[name] = struct{}{}
 }
@@ -200,7 +203,7 @@ func (l *locks) remove(id session.ID, name string) {
 	if l.waiters[name] = slices.Delete(l.waiters[name], at, at+1); len(l.waiters[name]) == 0 {
 		delete(l.waiters, name)
 	}
-	if l.waits[id] = slices.DeleteFunc(l.waits[id], func(o string) bool { return o == name }); len(l.waits[id]) == 0 {
+	if delete(l.waits[id], name); len(l.waits[id]) == 0 {
 		delete(l.waits, id)
 	}
 	l.count--
@@ -208,7 +211,7 @@ func (l *locks) remove(id session.ID, name string) {
 
 // stopWaiting removes a session from all queues: its connection has ended, and over the next one it asks again, with its tickets.
 func (l *locks) stopWaiting(id session.ID) {
-	for _, name := range slices.Clone(l.waits[id]) {
+	for name := range l.waits[id] { // order-free: each by itself
 		l.remove(id, name)
 	}
 }

@@ -24,9 +24,8 @@ const (
 
 	// rateErrorPercent is by how much the rate of a clock may be off, as in lease mode: that of a client may be slow while that of the leader is fast.
 	rateErrorPercent = 10
-	// graceTicks are added to each wait: the leader sees time pass once a tick.
-	graceTicks = 2
-	// pauseTicks is from how many ticks on between two the leader did not run.
+	// pauseTicks is from how many ticks on between two the leader did not run. As many are added to each wait: what comes between two ticks counts from the
+	// first of them.
 	pauseTicks = 3
 )
 
@@ -258,7 +257,7 @@ func (t *Table) wait(d time.Duration, m mutant.Mutant) time.Duration {
 	if mutant.On(m) {
 		return d
 	}
-	return d*(100+rateErrorPercent)/(100-rateErrorPercent) + graceTicks*t.tick
+	return d*(100+rateErrorPercent)/(100-rateErrorPercent) + pauseTicks*t.tick
 }
 
 // look has a session looked at when it may be over.

@@ -62,6 +62,17 @@ var rules = map[string]func() error{
 		}
 		return err
 	},
+	"what comes between two ticks counts from when it came": func() error {
+		l, b := open(), bind(1, 1, 1)
+		_, err := l.Bind(b) // 1 ns before a tick that is late
+		came := 3*tick - 1
+		l.Tick(3 * tick)
+		l.now = 3 * tick
+		if over := l.run(2 * time.Second)[1]; over <= came+b.TTL*11/9 {
+			return fmt.Errorf("it ends after %v", over-came)
+		}
+		return err
+	},
 	"a session that is heard goes on": func() error {
 		l := open()
 		_, err := l.Bind(bind(1, 1, 1))
@@ -222,9 +233,9 @@ func TestTable_EndsWhoIsDue(t *testing.T) {
 			l.now += tick
 			var want []session.ID
 			for id, m := range all { // order-free: sorted below
-				due := m.heard + time.Second*11/9 + 2*tick
+				due := m.heard + time.Second*11/9 + 3*tick
 				if m.conn == 0 {
-					due = min(due, m.gone+100*time.Millisecond*11/9+2*tick)
+					due = min(due, m.gone+100*time.Millisecond*11/9+3*tick)
 				}
 				if due < l.now {
 					want = append(want, id)
