@@ -372,7 +372,7 @@ func TestTimeline_RedirectsInALoopArePaced(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, isotone.ErrDeadlineExceeded) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if n := asked.Load(); n < 3 || n > 250 { // with pauses of at least 4 ms after the first few, it is fewer
+		if n := asked.Load(); n < 3 || n > 140 { // with pauses of at least 4 ms after the first few, it is fewer on any machine
 			t.Errorf("%s: asked %d times", name, n)
 		}
 		next(t, c.Timeline("b")) // is not delayed

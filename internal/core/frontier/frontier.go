@@ -153,10 +153,10 @@ func (t *Table) entry(s Session, name string) *entry {
 // Has reports whether a session has bound with a group.
 func (t *Table) Has(s Session, group string) bool { return t.entry(s, group) != nil }
 
-// Bind replaces what a session may still write, up to the largest stamp that anybody may have: what it does not name it has given up and never writes (R12). It returns an error, and changes nothing, if
-// a bound is exceeded or a name is invalid.
+// Bind replaces what a session may still write, up to the largest stamp that anybody may have: what it does not name it has given up and never writes (R12). Its errors are
+// those of [Table.Check]; then it changes nothing.
 func (t *Table) Bind(s Session, reports []Report) error {
-	if err := t.checkBind(s, reports); err != nil {
+	if err := t.Check(s, reports); err != nil {
 		return err
 	}
 	for _, e := range slices.Clone(t.sessions[s]) {
@@ -182,7 +182,11 @@ func (t *Table) Bind(s Session, reports []Report) error {
 	return nil
 }
 
-func (t *Table) checkBind(s Session, reports []Report) error {
+// Check returns why a session cannot bind: a bound is exceeded, or a name is invalid.
+func (t *Table) Check(s Session, reports []Report) *isotone.Error {
+	if len(reports) > SessionGroupsMax {
+		return isotone.Errorf(isotone.CodeInvalidArgument, "a session has at most %d groups, not %d", SessionGroupsMax, len(reports))
+	}
 	groups := len(t.groups)
 	for i, r := range reports {
 		if r.Group == "" || len(r.Group) > NameMax {
@@ -195,10 +199,7 @@ func (t *Table) checkBind(s Session, reports []Report) error {
 			groups++
 		}
 	}
-	switch {
-	case len(reports) > SessionGroupsMax:
-		return isotone.Errorf(isotone.CodeInvalidArgument, "a session has at most %d groups, not %d", SessionGroupsMax, len(reports))
-	case groups > GroupsMax || t.entries-len(t.sessions[s])+len(reports) > EntriesMax:
+	if groups > GroupsMax || t.entries-len(t.sessions[s])+len(reports) > EntriesMax {
 		return isotone.ErrOverloaded
 	}
 	return nil

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -26,7 +25,7 @@ const (
 type LockOp uint8
 
 const (
-	// LockAcquire waits for the lock. The client is told by MessageQueued or MessageGranted. It is idempotent.
+	// LockAcquire waits for the lock. The client is told by MessageQueued and MessageGranted, or by Reply.Holds if it holds the lock. It is idempotent.
 	LockAcquire LockOp = iota + 1
 	// LockTry acquires the lock if it is free, and is otherwise answered with SessionLocked.
 	LockTry
@@ -68,8 +67,9 @@ type locks struct {
 	proposed map[string]oracle.HoldChange
 	claims   int
 	claiming map[session.ID]int
-	// ready are locks with waiters that may be free.
-	ready map[string]struct{}
+	// ready are locks with waiters that may be free, in the order in which they became so; isReady are those.
+	ready   []string
+	isReady map[string]struct{}
 	// batch are changes that are to be proposed, in their order.
 	batch []oracle.HoldChange
 }
@@ -77,7 +77,7 @@ type locks struct {
 func newLocks(r *Replica) locks {
 	return locks{
 		facts: &r.facts, leading: &r.leading, waiters: map[string][]waiter{}, waits: map[session.ID]map[string]struct{}{},
-		proposed: map[string]oracle.HoldChange{}, claiming: map[session.ID]int{}, ready: map[string]struct{}{},
+		proposed: map[string]oracle.HoldChange{}, claiming: map[session.ID]int{}, isReady: map[string]struct{}{},
 	}
 }
 
@@ -110,9 +110,8 @@ func (l *locks) acquire(id session.ID, s *SessionRequest) *isotone.Error {
 	now, isProposed := l.proposed[q.Name]
 	at := slices.IndexFunc(l.waiters[q.Name], func(w waiter) bool { return w.session == id })
 	switch {
-	case held && have.Session == uint64(id) && (!l.isReleasing(have) || mutant.On(mutant.AnswerWhileReleasing)):
-		l.tell(id, SessionMessage{Kind: MessageGranted, Name: q.Name, Token: have.Token})
-		return nil
+	case held && have.Session == uint64(id) && l.shows(have):
+		return nil // the answer shows it
 	case isProposed && now.Kind == oracle.HoldClaim && now.Hold.Session == uint64(id):
 		return nil // it will be told
 	case at >= 0:
@@ -157,6 +156,11 @@ func (l *locks) isReleasing(h oracle.Hold) bool {
 	return ok && c.Kind == oracle.HoldRelease && c.Hold.Token == h.Token
 }
 
+// shows reports whether answers show a hold.
+func (l *locks) shows(h oracle.Hold) bool {
+	return !l.isReleasing(h) || mutant.On(mutant.AnswerWhileReleasing)
+}
+
 // change notes a change that is to be proposed.
 func (l *locks) change(c oracle.HoldChange) {
 	l.batch = append(l.batch, c)
@@ -191,7 +195,7 @@ func (l *locks) add(name string, w waiter) {
 	}
 	l.waits[w.session][name] = struct{}{}
 	l.count++
-	l.ready[name] = struct{}{}
+	l.mayBeFree(name)
 }
 
 // remove removes a waiter, if there is one.
@@ -218,8 +222,9 @@ func (l *locks) stopWaiting(id session.ID) {
 
 // step grants what is free, and proposes all changes.
 func (l *locks) step() {
-	for _, name := range slices.Sorted(maps.Keys(l.ready)) {
-		l.grant(name)
+	for len(l.ready) > 0 && l.canClaim() && l.grant(l.ready[0]) {
+		delete(l.isReady, l.ready[0])
+		l.ready = l.ready[1:]
 	}
 	for len(l.batch) > 0 {
 		n := min(len(l.batch), oracle.HoldChangesMax)
@@ -231,22 +236,32 @@ func (l *locks) step() {
 	l.batch = nil
 }
 
-// grant claims a lock for whoever has waited for the longest time, if it is free.
-func (l *locks) grant(name string) {
+// mayBeFree has a lock looked at.
+func (l *locks) mayBeFree(name string) {
+	if _, ok := l.isReady[name]; !ok {
+		l.ready, l.isReady[name] = append(l.ready, name), struct{}{}
+	}
+}
+
+// canClaim reports whether any lock can be claimed now. In a restored cluster holders of the former one may believe in theirs for a minute, by the clocks, wherever
+// floors move oracle time.
+func (l *locks) canClaim() bool {
+	from := l.state.ClaimsFrom()
+	return (from == 0 || min(l.leading.alloc.Time(), l.leading.clocks.time()) >= from) && l.state.Holds.Len()+l.claims < oracle.HoldsMax && len(l.batch) < lockChangesMax
+}
+
+// grant claims a lock for whoever has waited for the longest time, if it is free. It reports false if there is no time for a token yet.
+func (l *locks) grant(name string) bool {
 	_, held := l.state.Holds.Get(name)
 	_, isProposed := l.proposed[name]
 	list := l.waiters[name]
 	if len(list) == 0 || isProposed || held && !mutant.On(mutant.GrantUnchecked) {
-		delete(l.ready, name)
-		return
+		return true
 	}
 	w := list[0]
-	if l.leading.alloc.Time() < l.state.ClaimsFrom() || l.state.Holds.Len()+l.claims >= oracle.HoldsMax || len(l.batch) >= lockChangesMax {
-		return
-	}
 	r, hold, err := l.leading.next64(1, w.clock)
 	if hold || err != nil {
-		return
+		return false
 	}
 	l.remove(w.session, name)
 	token := isotone.Timestamp64From(r.First)
@@ -256,6 +271,7 @@ func (l *locks) grant(name string) {
 	if mutant.On(mutant.TokenBeforeCommit) {
 		l.tell(w.session, SessionMessage{Kind: MessageGranted, Name: name, Token: token})
 	}
+	return true
 }
 
 // applied is called when changes, proposed in term, are applied, by which locks became free.
@@ -282,7 +298,7 @@ func (l *locks) applied(term uint64, changes []oracle.HoldChange, freed []string
 	}
 	for _, name := range freed {
 		if len(l.waiters[name]) > 0 && !mutant.On(mutant.LostWakeup) {
-			l.ready[name] = struct{}{}
+			l.mayBeFree(name)
 		}
 	}
 }

@@ -59,6 +59,10 @@ type round struct {
 
 // enqueue queues a request, or answers it at once.
 func (r *Replica) enqueue(req Request) {
+	if req.Session != nil && (req.Timeline != "" || len(req.Counts) > 1) {
+		r.answer(req.Token, errSessionRequest)
+		return
+	}
 	if req.Timeline != "" && r.enqueueOwned(req) {
 		return
 	}
@@ -122,6 +126,7 @@ func (r *Replica) confirm(id uint64) {
 	r.queue.turns.begin()
 	if byClock {
 		r.leading.serveAll(rounds, true)
+		r.leading.sessions.step() // before others use the present time
 	}
 	if r.leading.advancesAlways() && (!byClock || haveOthers(rounds) && r.queue.turns.isOpen()) {
 		r.leading.alloc.Advance(r.leading.axisNow())

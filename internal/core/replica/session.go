@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -56,7 +57,7 @@ type SessionReply struct {
 	Outcome SessionOutcome
 	// Session is the session of the connection.
 	Session session.ID
-	// Holds, of a Bind, is what the session holds, and Frontiers are those of its groups.
+	// Holds, of a Bind, is what the session holds, and Frontiers are those of its groups. Of a Lock, Holds has the lock if the session holds it.
 	Holds     []oracle.Hold
 	Frontiers []GroupStamp
 	// Bound is the largest stamp that the session may make itself in the group.
@@ -77,7 +78,8 @@ const (
 	SessionLocked
 )
 
-// SessionMessage is what a client is told that has not asked. It is to be sent after the Answers of the same step, and in order.
+// SessionMessage is what a client is told that has not asked. It is to be sent after the Answers of the same step, and in order. A client ignores what comes before the answer to
+// its Bind: that answer shows as much, and a leader that is deposed cannot give it.
 type SessionMessage struct {
 	Conn session.Conn
 	Kind SessionMessageKind
@@ -109,6 +111,9 @@ const (
 	// MessageReleased tells that the session does not hold the lock Name with Token, or does not wait for it.
 	MessageReleased
 )
+
+// errSessionRequest refuses stamps that nobody would register.
+var errSessionRequest = isotone.Errorf(isotone.CodeInvalidArgument, "a session asks for one range of timestamps, of the default order")
 
 // stampAhead is how far ahead of oracle time a session may make stamps itself (R10).
 const stampAhead = 40 * time.Millisecond
@@ -185,8 +190,7 @@ func (s *sessions) receive(q *SessionRequest) (err *isotone.Error, done bool) {
 	}
 	id, ok := s.table.Heard(q.Conn)
 	if q.Reply.Session = id; !ok {
-		q.Reply.Outcome = s.standing(q)
-		return nil, true
+		return nil, false // it is told why by a leader that is not deposed
 	}
 	of := frontier.Session(id)
 	for _, d := range q.Doubts {
@@ -219,6 +223,9 @@ func (s *sessions) receive(q *SessionRequest) (err *isotone.Error, done bool) {
 // bind gives a session the connection of a request.
 func (s *sessions) bind(q *SessionRequest) (refused *isotone.Error, done bool) {
 	b := q.Bind
+	if err := s.frontier.Check(frontier.Session(b.ID), b.Reports); err != nil {
+		return err, true
+	}
 	former, err := s.table.Bind(session.Bind{ID: b.ID, Conn: q.Conn, Epoch: b.Epoch, TTL: b.TTL, Linger: b.Linger})
 	if err == nil {
 		if former != 0 {
@@ -230,10 +237,8 @@ func (s *sessions) bind(q *SessionRequest) (refused *isotone.Error, done bool) {
 	switch {
 	case err == nil:
 		return nil, false
-	case errors.Is(err, session.ErrExpired):
-		q.Reply.Outcome = SessionExpired
-	case errors.Is(err, session.ErrSuperseded):
-		q.Reply.Outcome = SessionUnbound
+	case errors.Is(err, session.ErrExpired), errors.Is(err, session.ErrSuperseded):
+		return nil, false
 	case !errors.As(err, &refused):
 		panic("replica: a session was refused without a code")
 	}
@@ -242,7 +247,7 @@ func (s *sessions) bind(q *SessionRequest) (refused *isotone.Error, done bool) {
 
 // standing returns why a request does not speak for a session that lives.
 func (s *sessions) standing(q *SessionRequest) SessionOutcome {
-	if s.table.IsCondemned(q.Conn) {
+	if s.table.IsCondemned(q.Conn) || q.Bind != nil && s.table.IsEnding(q.Bind.ID) {
 		return SessionExpired
 	}
 	return SessionUnbound
@@ -290,14 +295,15 @@ func (s *sessions) taken(p *pending, r isotone.Range) {
 // reply completes the answer to a request that was served.
 func (s *sessions) reply(q *SessionRequest) {
 	q.Reply.Outcome = SessionAlive
-	if q.Bind == nil {
-		return
-	}
-	for _, h := range s.state.Holds.Of(uint64(q.Reply.Session)) {
-		if !s.locks.isReleasing(h) || mutant.On(mutant.AnswerWhileReleasing) {
+	if q.Lock != nil {
+		if h, held := s.state.Holds.Get(q.Lock.Name); held && h.Session == uint64(q.Reply.Session) && s.locks.shows(h) {
 			q.Reply.Holds = append(q.Reply.Holds, h)
 		}
 	}
+	if q.Bind == nil {
+		return
+	}
+	q.Reply.Holds = slices.DeleteFunc(s.state.Holds.Of(uint64(q.Reply.Session)), func(h oracle.Hold) bool { return !s.locks.shows(h) })
 	for _, r := range q.Bind.Reports {
 		q.Reply.Frontiers = append(q.Reply.Frontiers, GroupStamp{r.Group, s.frontier.Frontier(r.Group)})
 	}
@@ -306,12 +312,26 @@ func (s *sessions) reply(q *SessionRequest) {
 // gone notes that the connection of a client has ended.
 func (s *sessions) gone(conn session.Conn) {
 	if s.table == nil {
+		s.forget(conn)
 		return
 	}
 	if id, ok := s.table.Gone(conn); ok {
 		s.frontier.Gone(frontier.Session(id))
 		s.locks.stopWaiting(id)
 	}
+}
+
+// forget drops what came over a connection before the allocator was open.
+func (s *sessions) forget(conn session.Conn) {
+	q := s.leading.queue
+	q.waiting = slices.DeleteFunc(q.waiting, func(p pending) bool {
+		if p.Session == nil || p.Session.Conn != conn {
+			return false
+		}
+		q.load.leave(&p.Request)
+		s.answer(p.Token, isotone.ErrNoLeader)
+		return true
+	})
 }
 
 // tick ends sessions whose time is over, and asks for seals.

@@ -101,11 +101,14 @@ func (t *Table) Bind(b Bind) (former Conn, err error) {
 		s = &session{id: b.ID, at: -1}
 		t.sessions[b.ID] = s
 	}
+	if on := t.conns[b.Conn]; on != nil && on != s {
+		on.conn = 0 // it is being ended
+	}
 	if s.conn != b.Conn {
 		former = s.conn
 		delete(t.conns, former)
 	}
-	s.conn, s.epoch, s.ttl, s.linger, s.restored, s.heard = b.Conn, b.Epoch, b.TTL, b.Linger, false, t.ran
+	s.conn, s.epoch, s.ttl, s.linger, s.restored, s.heard = b.Conn, max(s.epoch, b.Epoch), b.TTL, b.Linger, false, t.ran
 	t.conns[b.Conn] = s
 	t.look(s)
 	return former, nil
@@ -116,11 +119,11 @@ func (t *Table) checkBind(b Bind, s *session) error {
 	switch {
 	case b.ID == 0 || b.Conn == 0:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the ID of a session is not 0")
-	case b.TTL < TTLMin || b.TTL > TTLMax:
-		return isotone.Errorf(isotone.CodeInvalidArgument, "the TTL of a session is %v to %v, not %v", TTLMin, TTLMax, b.TTL)
+	case b.TTL < TTLMin || b.TTL > TTLMax || b.TTL%time.Millisecond != 0:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "the TTL of a session is %v to %v, in whole milliseconds, not %v", TTLMin, TTLMax, b.TTL)
 	case b.Linger < 0 || b.Linger > TTLMax:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the LINGER of a session is at most %v, not %v", TTLMax, b.Linger)
-	case on != nil && on != s:
+	case on != nil && on != s && !on.condemned:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "this connection has bound another session")
 	case s == nil && len(t.sessions) >= Max:
 		return isotone.ErrOverloaded
@@ -179,6 +182,12 @@ func (t *Table) IsCondemned(conn Conn) bool {
 	return s != nil && s.condemned
 }
 
+// IsEnding reports whether a session is being ended.
+func (t *Table) IsEnding(id ID) bool {
+	s := t.sessions[id]
+	return s != nil && s.condemned
+}
+
 // ConnOf returns the connection of a session, 0 for none.
 func (t *Table) ConnOf(id ID) Conn {
 	if s := t.sessions[id]; s != nil {
@@ -233,7 +242,9 @@ func (t *Table) Ended(id ID) {
 		if !s.condemned {
 			t.condemn(s)
 		}
-		delete(t.conns, s.conn)
+		if t.conns[s.conn] == s {
+			delete(t.conns, s.conn)
+		}
 		delete(t.sessions, id)
 	}
 }

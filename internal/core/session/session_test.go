@@ -135,6 +135,24 @@ var rules = map[string]func() error{
 		}
 		return err
 	},
+	"another session binds over the connection of one that is being ended": func() error {
+		l := open()
+		_, err1 := l.Bind(bind(1, 1, 1))
+		l.Close(1)
+		_, err2 := l.Bind(bind(2, 1, 1))
+		l.Ended(1)
+		if id, ok := l.Heard(1); id != 2 || !ok {
+			return errors.New("it is not heard")
+		}
+		return errors.Join(err1, err2)
+	},
+	"a TTL has whole milliseconds, as the log has": func() error {
+		l, b := open(), bind(1, 1, 1)
+		if b.TTL += time.Microsecond; !refuses(l, b) {
+			return errors.New("a part of one is accepted")
+		}
+		return nil
+	},
 	"TTL and LINGER stay": func() error {
 		l := open()
 		l.Restore(1, time.Second)

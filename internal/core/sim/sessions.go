@@ -379,6 +379,9 @@ func (w *world) finishSession(k *call, err *isotone.Error) {
 		if q.Group != "" {
 			w.takeStamps(u, k)
 		}
+		if q.Lock != nil && len(q.Reply.Holds) > 0 {
+			w.granted(u, q.Lock.Name, q.Reply.Holds[0].Token)
+		}
 	case replica.SessionLocked:
 		w.lock(u, q.Lock.Name).wants = false
 	default:
@@ -404,6 +407,9 @@ func (w *world) tellSession(m replica.SessionMessage) {
 	}
 	w.deliver(c, func() {
 		u := c.user
+		if !c.bound { // the answer to its BIND will show as much
+			return
+		}
 		switch m.Kind {
 		case replica.MessageSeal:
 			w.seal(u, m.Group, m.Through)
