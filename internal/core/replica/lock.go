@@ -236,15 +236,15 @@ func (l *locks) step() {
 	l.batch = nil
 }
 
-// mayBeFree has a lock looked at.
+// mayBeFree notes that a lock with waiters may be free.
 func (l *locks) mayBeFree(name string) {
 	if _, ok := l.isReady[name]; !ok {
 		l.ready, l.isReady[name] = append(l.ready, name), struct{}{}
 	}
 }
 
-// canClaim reports whether any lock can be claimed now. In a restored cluster holders of the former one may believe in theirs for a minute, by the clocks, wherever
-// floors move oracle time.
+// canClaim reports whether any lock can be claimed now. In a restored cluster, holders of the former one may believe in theirs for a minute. The clocks count, too, as a floor
+// moves oracle time.
 func (l *locks) canClaim() bool {
 	from := l.state.ClaimsFrom()
 	return (from == 0 || min(l.leading.alloc.Time(), l.leading.clocks.time()) >= from) && l.state.Holds.Len()+l.claims < oracle.HoldsMax && len(l.batch) < lockChangesMax

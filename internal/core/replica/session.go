@@ -13,11 +13,11 @@ import (
 	"github.com/isotone/isotone/internal/core/session"
 )
 
-// Sessions of clients, their locks and their frontiers (docs/decisions/0041-sessions-and-the-frontier.md). What a client says counts when it arrives, and is answered by a round, like a
-// request for timestamps: so whoever gets an answer knows that its session was alive when it asked (R3).
+// Sessions of clients, their locks and their frontiers (docs/decisions/0041-sessions-and-the-frontier.md). A request takes effect when it arrives, and is answered
+// after a round, as requests for timestamps are. So an answer shows that the session was alive when the request came (R3).
 
-// SessionRequest is what a client says over the connection of its session. It is part of a [Request] of the default order in quorum mode, with one count or none. Any such
-// request keeps the session alive.
+// SessionRequest is a request over the connection of a session. It is part of a [Request] of the default order in quorum mode, with one count or none. Any such
+// request keeps the session alive. It takes effect even if its answer is an error of code overloaded or deadline_exceeded.
 type SessionRequest struct {
 	Conn session.Conn
 	// Bind, if not nil, begins the session, or goes on with it over this connection.
@@ -60,7 +60,7 @@ type SessionReply struct {
 	// Holds, of a Bind, is what the session holds, and Frontiers are those of its groups. Of a Lock, Holds has the lock if the session holds it.
 	Holds     []oracle.Hold
 	Frontiers []GroupStamp
-	// Bound is the largest stamp that the session may make itself in the group.
+	// Bound is the largest stamp that the session may make itself in the group, with indexes from oracle.IndexMax on: the oracle issues smaller ones.
 	Bound isotone.Timestamp
 }
 
@@ -70,7 +70,7 @@ type SessionOutcome uint8
 const (
 	// SessionAlive: the session is alive, and was bound and alive when the request came.
 	SessionAlive SessionOutcome = iota + 1
-	// SessionUnbound: the connection is not, or not any more, that of a session. Nothing that was said counts.
+	// SessionUnbound: the connection is not, or not any more, that of a session. The request had no effect.
 	SessionUnbound
 	// SessionExpired: the session has ended. Its ID must not be used again.
 	SessionExpired
@@ -78,7 +78,7 @@ const (
 	SessionLocked
 )
 
-// SessionMessage is what a client is told that has not asked. It is to be sent after the Answers of the same step, and in order. A client ignores what comes before the answer to
+// SessionMessage is a message to a client that is no answer to a request. It is to be sent after the Answers of the same step, and in order. A client ignores what comes before the answer to
 // its Bind: that answer shows as much, and a leader that is deposed cannot give it.
 type SessionMessage struct {
 	Conn session.Conn
@@ -134,12 +134,10 @@ type sessions struct {
 }
 
 func newSessions(r *Replica) sessions {
-	s := sessions{facts: &r.facts, leading: &r.leading}
-	s.locks = newLocks(r)
-	return s
+	return sessions{facts: &r.facts, leading: &r.leading, locks: newLocks(r)}
 }
 
-// isOpen reports whether what clients say counts.
+// isOpen reports whether requests take effect.
 func (s *sessions) isOpen() bool {
 	if s.table == nil && mutant.On(mutant.BindBeforeOpen) {
 		s.open()
@@ -161,7 +159,7 @@ func (s *sessions) open() {
 	q.waiting = s.receiveAll(q.waiting)
 }
 
-// receiveAll has what was said count that came before the allocator was open, and returns the requests that wait for a round.
+// receiveAll has the requests take effect that came before the allocator was open, and returns all that wait for a round.
 func (s *sessions) receiveAll(list []pending) []pending {
 	rest := list[:0]
 	for i := range list {
@@ -179,7 +177,7 @@ func (s *sessions) receiveAll(list []pending) []pending {
 	return rest
 }
 
-// receive has what a client says count. It reports done if the request waits for no round: it is answered with err, or with its Reply.
+// receive has a request take effect. It reports done if the request waits for no round: it is answered with err, or with its Reply.
 func (s *sessions) receive(q *SessionRequest) (err *isotone.Error, done bool) {
 	q.received = true
 	s.advance()
@@ -309,7 +307,7 @@ func (s *sessions) reply(q *SessionRequest) {
 	}
 }
 
-// gone notes that the connection of a client has ended.
+// gone notes that the connection of a session has ended.
 func (s *sessions) gone(conn session.Conn) {
 	if s.table == nil {
 		s.forget(conn)

@@ -98,7 +98,7 @@ type Request struct {
 	At uint64
 	// Counts are the numbers of timestamps requested, each 1 to isotone.RangeCountMax.
 	Counts []uint64
-	// Session, if not nil, is what the client says over the connection of its session. There is at most one count then.
+	// Session, if not nil, is the part of the request that is about the session of the connection. There is at most one count then.
 	Session *SessionRequest
 	// Ranges receives the answers. It is as long as Counts. With U64, First is the place of the first
 	// timestamp in the order of all, isotone.Timestamp64.Timestamp, and Count the number of consecutive
@@ -133,7 +133,7 @@ type Effects struct {
 	LeaseAnswers []LeaseAnswer
 	// TimelineAnswers complete TimelineRequests of this or earlier steps.
 	TimelineAnswers []TimelineAnswer
-	// Sessions is what clients are told that have not asked, in order, after Answers.
+	// Sessions are messages to clients, to be sent in order, after Answers.
 	Sessions []SessionMessage
 	// ChangeRefused says why Input.Change was not proposed; nil if it was.
 	ChangeRefused *isotone.Error
