@@ -117,11 +117,13 @@ final class Core {
     return System.nanoTime() - epoch;
   }
 
-  void execute(Runnable work) {
+  /** Has a thread do some work. Returns false if the client is closed, and nobody does it. */
+  boolean execute(Runnable work) {
     try {
       threads.execute(work);
+      return true;
     } catch (RejectedExecutionException e) {
-      // The client is closed.
+      return false;
     }
   }
 

@@ -397,10 +397,12 @@ final class Router implements Runnable {
     }
   }
 
-  private void ask(Node n) {
+  void ask(Node n) {
     Wire kept = n.inquiry;
     n.inquiry = null;
-    core.execute(() -> ask(core, n.addr, kept));
+    if (!core.execute(() -> ask(core, n.addr, kept)) && kept != null) {
+      kept.close();
+    }
   }
 
   /** Asks on a kept connection or, if there is none or it has ended, on a new one. */

@@ -47,6 +47,22 @@ final class ClientTest {
   }
 
   @Test
+  void keptConnectionIsClosedIfTheClientIsClosedBeforeItAsks() throws Exception {
+    try (FakeNode node = new FakeNode()) {
+      Options options = Options.of(node.addr());
+      Core open = new Core(options);
+      Core closed = new Core(options);
+      closed.close();
+      Node asked = new Node(node.addr());
+      Wire kept = Wire.open(open, node.addr(), "PING");
+      asked.inquiry = kept;
+      new Router(closed).ask(asked);
+      assertThrows(IOException.class, () -> kept.ask(open, "PING"));
+      open.close();
+    }
+  }
+
+  @Test
   void blockingCallWithinACallbackIsRefused() throws Exception {
     CountDownLatch added = new CountDownLatch(1);
     Events events = new Events() {
