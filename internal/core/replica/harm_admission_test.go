@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
@@ -260,4 +262,42 @@ func stopsUnknownMember(t *testing.T) bool {
 	}
 	refusal := late.Admit(added.Hello())
 	return refusal != nil && added.Refused(late.id, refusal) != nil
+}
+
+// A process whose hello came while the leader could propose nothing is on record before what it has on disk is: otherwise who gets its hello late would
+// take it for an older copy.
+func TestReserve_RecordsProcessesBeforeWhatTheyHave(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.tick(23) // so that the transfer is given up between two epochs
+	others := c.followers(l)
+	back := others[0]
+	c.drop = func(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgTimeoutNow }
+	c.turn(l, &replica.Input{Transfer: true, TransferTo: others[1].id})
+	c.start(back)
+	had := back.Hello().LastIndex
+	c.greet()
+	for range 100 {
+		c.tick(1)
+		c.turn(l, &replica.Input{Reserve: true})
+		c.settle()
+		for _, n := range c.running() {
+			m, _ := oracleMember(n, back.id)
+			if m.Session != back.Hello().Session && m.Durable > had {
+				t.Fatalf("node %d has on record that node %d has index %d, which started with %d, but not that process", n.id, back.id, m.Durable, had)
+			}
+		}
+	}
+	if m, _ := oracleMember(l, back.id); m.Durable <= had || m.Session != back.Hello().Session {
+		t.Errorf("%+v is on record; the process started with %d", m, had)
+	}
+}
+
+// oracleMember returns what the state of a node has on record of a member.
+func oracleMember(n *node, id uint64) (oracle.Member, bool) {
+	s, err := oracle.DecodeState(n.Backup().State)
+	if err != nil {
+		return oracle.Member{}, false
+	}
+	return s.Member(id)
 }

@@ -79,9 +79,7 @@ func (l *leading) awaits64(count uint64) bool {
 	return true
 }
 
-// reserveFor64 proposes a reservation, before the next epoch begins, if 64-bit timestamps wait for one.
-func (l *leading) reserveFor64() {
-	if l.wants64 && !l.reserving && l.target() > l.state.Ceiling {
-		l.proposeReservation()
-	}
+// needsTime64 reports whether 64-bit timestamps wait for a reservation that would help.
+func (l *leading) needsTime64() bool {
+	return l.wants64 && !l.reserving && l.target() > l.state.Ceiling
 }

@@ -52,7 +52,16 @@ func (r *Replica) tick() {
 		r.membership.register() // before reserve, which records what they have on disk (I6)
 		r.reserve()
 	}
-	r.leading.reserveFor64()
+	if r.leading.needsTime64() {
+		r.reserveBetween()
+	}
+}
+
+// reserveBetween proposes a reservation before the next epoch begins. As that records what members have on disk, their processes are to be on record before: one whose hello is
+// older than what it has confirmed since would be taken for an older copy (I6).
+func (r *Replica) reserveBetween() {
+	r.membership.register()
+	r.leading.proposeReservation()
 }
 
 // reserve proposes a higher ceiling, once in an epoch. At most one reservation is in flight: within its term a

@@ -290,6 +290,6 @@ func (r *Replica) operate(in *Input) {
 		r.raiseFloor(*in.RaiseFloor)
 	}
 	if in.Reserve && r.leading.alloc.IsOpen() && !r.leading.reserving {
-		r.reserve()
+		r.reserveBetween()
 	}
 }
