@@ -28,7 +28,7 @@ internal/core/mutant:
 internal/core/interval:         . internal/core/mutant
 internal/core/timeline:         internal/core/mutant
 internal/core/frontier:         . internal/core/mutant
-internal/core/session:          . internal/core/mutant
+internal/core/session:          . internal/core/frontier internal/core/mutant
 internal/core/oracle:           . internal/core/timeline internal/core/mutant
 internal/core/route:            internal/core/mutant
 internal/core/search:           . internal/core/mutant

@@ -12,6 +12,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/session"
 )
 
 const tick = 10 * time.Millisecond
@@ -60,7 +61,7 @@ type node struct {
 	workers int
 	leases  []replica.LeaseAnswer
 	altered []replica.TimelineAnswer // of timelines
-	told    []replica.SessionMessage // to clients
+	told    []session.Message        // to clients
 	// levelRefused is the latest refusal to raise the feature level.
 	levelRefused *isotone.Error
 }

@@ -21,31 +21,6 @@ const (
 	lockChangesMax = 2 * oracle.HoldsMax
 )
 
-// LockOp is what is to be done about a lock.
-type LockOp uint8
-
-const (
-	// LockAcquire waits for the lock. The client is told by MessageQueued and MessageGranted, or by Reply.Holds if it holds the lock. It is idempotent.
-	LockAcquire LockOp = iota + 1
-	// LockTry acquires the lock if it is free, and is otherwise answered with SessionLocked.
-	LockTry
-	// LockCancel stops waiting.
-	LockCancel
-	// LockRelease releases the hold with Token, and no other one. The client is told by MessageReleased.
-	LockRelease
-)
-
-// LockRequest is a client's request about a lock.
-type LockRequest struct {
-	Op   LockOp
-	Name string
-	// Value is what others are told of the holder.
-	Value string
-	// Ticket is the place in the queue that an earlier leader, or this one over another connection, has given; zero: none.
-	Ticket isotone.Timestamp
-	Token  isotone.Timestamp64
-}
-
 // waiter is a session that waits for a lock.
 type waiter struct {
 	session session.ID
@@ -82,7 +57,7 @@ func newLocks(r *Replica) locks {
 }
 
 // request carries out what a session asks for, or returns why not.
-func (l *locks) request(id session.ID, s *SessionRequest) *isotone.Error {
+func (l *locks) request(id session.ID, s *session.Request) *isotone.Error {
 	q := s.Lock
 	switch {
 	case q.Name == "" || len(q.Name) > oracle.LockNameMax || len(q.Value) > oracle.LockValueMax:
@@ -92,19 +67,19 @@ func (l *locks) request(id session.ID, s *SessionRequest) *isotone.Error {
 			oracle.HoldLevel, l.state.CurrentLevel())
 	}
 	switch q.Op {
-	case LockAcquire, LockTry:
+	case session.LockAcquire, session.LockTry:
 		return l.acquire(id, s)
-	case LockCancel:
+	case session.LockCancel:
 		l.remove(id, q.Name)
-		l.tell(id, SessionMessage{Kind: MessageReleased, Name: q.Name})
-	case LockRelease:
+		l.tell(id, session.Message{Kind: session.MessageReleased, Name: q.Name})
+	case session.LockRelease:
 		return l.release(id, q)
 	}
 	return nil
 }
 
 // acquire has a session wait for a lock.
-func (l *locks) acquire(id session.ID, s *SessionRequest) *isotone.Error {
+func (l *locks) acquire(id session.ID, s *session.Request) *isotone.Error {
 	q := s.Lock
 	have, held := l.state.Holds.Get(q.Name)
 	now, isProposed := l.proposed[q.Name]
@@ -115,10 +90,10 @@ func (l *locks) acquire(id session.ID, s *SessionRequest) *isotone.Error {
 	case isProposed && now.Kind == oracle.HoldClaim && now.Hold.Session == uint64(id):
 		return nil // it will be told
 	case at >= 0:
-		l.tell(id, SessionMessage{Kind: MessageQueued, Name: q.Name, Ticket: l.waiters[q.Name][at].ticket})
+		l.tell(id, session.Message{Kind: session.MessageQueued, Name: q.Name, Ticket: l.waiters[q.Name][at].ticket})
 		return nil
-	case q.Op == LockTry && (held || isProposed || len(l.waiters[q.Name]) > 0):
-		s.Reply.Outcome = SessionLocked
+	case q.Op == session.LockTry && (held || isProposed || len(l.waiters[q.Name]) > 0):
+		s.Reply.Outcome = session.Locked
 		return nil
 	case l.count >= waitersMax || len(l.waiters[q.Name]) >= nameWaitersMax || !held && l.state.Holds.Len()+l.claims >= oracle.HoldsMax:
 		return isotone.ErrOverloaded
@@ -131,16 +106,16 @@ func (l *locks) acquire(id session.ID, s *SessionRequest) *isotone.Error {
 		q.Ticket = r.First
 	}
 	l.add(q.Name, waiter{session: id, ticket: q.Ticket, ttl: l.leading.sessions.table.TTL(id), value: q.Value, clock: l.leading.arrivalClock(Request{U64: true})})
-	l.tell(id, SessionMessage{Kind: MessageQueued, Name: q.Name, Ticket: q.Ticket})
+	l.tell(id, session.Message{Kind: session.MessageQueued, Name: q.Name, Ticket: q.Ticket})
 	return nil
 }
 
 // release frees a lock that a session holds. Any other is not touched (R7).
-func (l *locks) release(id session.ID, q *LockRequest) *isotone.Error {
+func (l *locks) release(id session.ID, q *session.LockRequest) *isotone.Error {
 	have, held := l.state.Holds.Get(q.Name)
 	switch {
 	case !held || have.Session != uint64(id) || have.Token != q.Token && !mutant.On(mutant.ReleaseByName):
-		l.tell(id, SessionMessage{Kind: MessageReleased, Name: q.Name, Token: q.Token})
+		l.tell(id, session.Message{Kind: session.MessageReleased, Name: q.Name, Token: q.Token})
 	case l.isReleasing(have): // it will be told
 	case len(l.batch) >= lockChangesMax:
 		return isotone.ErrOverloaded
@@ -269,7 +244,7 @@ func (l *locks) grant(name string) bool {
 		Name: name, Session: uint64(w.session), Token: token, TTL: w.ttl, Value: w.value,
 	}})
 	if mutant.On(mutant.TokenBeforeCommit) {
-		l.tell(w.session, SessionMessage{Kind: MessageGranted, Name: name, Token: token})
+		l.tell(w.session, session.Message{Kind: session.MessageGranted, Name: name, Token: token})
 	}
 	return true
 }
@@ -287,9 +262,9 @@ func (l *locks) applied(term uint64, changes []oracle.HoldChange, freed []string
 			if l.claiming[id]--; l.claiming[id] == 0 {
 				delete(l.claiming, id)
 			}
-			l.tell(id, SessionMessage{Kind: MessageGranted, Name: c.Hold.Name, Token: c.Hold.Token})
+			l.tell(id, session.Message{Kind: session.MessageGranted, Name: c.Hold.Name, Token: c.Hold.Token})
 		case oracle.HoldRelease:
-			l.tell(id, SessionMessage{Kind: MessageReleased, Name: c.Hold.Name, Token: c.Hold.Token})
+			l.tell(id, session.Message{Kind: session.MessageReleased, Name: c.Hold.Name, Token: c.Hold.Token})
 		case oracle.HoldEnd:
 			l.leading.sessions.table.Ended(id)
 			continue
@@ -304,7 +279,7 @@ func (l *locks) applied(term uint64, changes []oracle.HoldChange, freed []string
 }
 
 // tell tells a session, if it is alive and has a connection.
-func (l *locks) tell(id session.ID, m SessionMessage) {
+func (l *locks) tell(id session.ID, m session.Message) {
 	s := &l.leading.sessions
 	if m.Conn = s.table.ConnOf(id); s.table.Speaks(m.Conn, id) {
 		s.tell(m)

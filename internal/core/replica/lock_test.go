@@ -18,29 +18,29 @@ import (
 const sessionTTL = time.Second
 
 // says sends a request of a session over a connection, and returns it with its token.
-func (c *cluster) says(n *node, conn session.Conn, q replica.SessionRequest, counts ...uint64) (*replica.SessionReply, uint64) {
+func (c *cluster) says(n *node, conn session.Conn, q session.Request, counts ...uint64) (*session.Reply, uint64) {
 	q.Conn = conn
 	return &q.Reply, c.request(n, replica.Request{Session: &q, Counts: counts})
 }
 
 // binds binds session id over the connection of the same number, and wants that to be answered.
-func (c *cluster) binds(n *node, id session.ID, groups ...string) *replica.SessionReply {
+func (c *cluster) binds(n *node, id session.ID, groups ...string) *session.Reply {
 	c.t.Helper()
-	b := &replica.SessionBind{ID: id, Epoch: 1, TTL: sessionTTL, Linger: sessionTTL}
+	b := &session.Bind{ID: id, Epoch: 1, TTL: sessionTTL, Linger: sessionTTL}
 	for _, g := range groups {
 		b.Reports = append(b.Reports, frontier.Report{Group: g, Low: isotone.Timestamp{Index: 1}})
 	}
-	reply, token := c.says(n, session.Conn(id), replica.SessionRequest{Bind: b})
+	reply, token := c.says(n, session.Conn(id), session.Request{Bind: b})
 	c.settle()
-	if got := n.outcome(token); got != "ok" || reply.Outcome != replica.SessionAlive || reply.Session != id {
+	if got := n.outcome(token); got != "ok" || reply.Outcome != session.Alive || reply.Session != id {
 		c.t.Fatalf("session %d binds: %q, %+v", id, got, reply)
 	}
 	return reply
 }
 
 // locks sends a request of a session about the lock "x".
-func (c *cluster) locks(n *node, id session.ID, op replica.LockOp, token isotone.Timestamp64) *replica.SessionReply {
-	reply, _ := c.says(n, session.Conn(id), replica.SessionRequest{Lock: &replica.LockRequest{Op: op, Name: "x", Token: token}})
+func (c *cluster) locks(n *node, id session.ID, op session.LockOp, token isotone.Timestamp64) *session.Reply {
+	reply, _ := c.says(n, session.Conn(id), session.Request{Lock: &session.LockRequest{Op: op, Name: "x", Token: token}})
 	c.settle()
 	return reply
 }
@@ -48,7 +48,7 @@ func (c *cluster) locks(n *node, id session.ID, op replica.LockOp, token isotone
 // grants returns the tokens that a session was granted.
 func (n *node) grants(id session.ID) (tokens []isotone.Timestamp64) {
 	for _, m := range n.told {
-		if m.Conn == session.Conn(id) && m.Kind == replica.MessageGranted {
+		if m.Conn == session.Conn(id) && m.Kind == session.MessageGranted {
 			tokens = append(tokens, m.Token)
 		}
 	}
@@ -63,7 +63,7 @@ func locking(t *testing.T) (*cluster, *node, isotone.Timestamp64) {
 	for id := range session.ID(3) {
 		c.binds(l, id+1)
 	}
-	c.locks(l, 1, replica.LockAcquire, 0)
+	c.locks(l, 1, session.LockAcquire, 0)
 	if len(l.grants(1)) != 1 {
 		t.Fatalf("told: %+v", l.told)
 	}
@@ -73,8 +73,8 @@ func locking(t *testing.T) (*cluster, *node, isotone.Timestamp64) {
 // wakesNobody reports whether nobody gets a lock that is released, though one waits.
 func wakesNobody(t *testing.T) bool {
 	c, l, token := locking(t)
-	c.locks(l, 2, replica.LockAcquire, 0)
-	c.locks(l, 1, replica.LockRelease, token)
+	c.locks(l, 2, session.LockAcquire, 0)
+	c.locks(l, 1, session.LockRelease, token)
 	c.tick(5)
 	got := l.grants(2)
 	if len(got) > 0 && got[0] <= token {
@@ -86,9 +86,9 @@ func wakesNobody(t *testing.T) bool {
 // wakesTheLast reports whether a lock goes to whoever came last.
 func wakesTheLast(t *testing.T) bool {
 	c, l, token := locking(t)
-	c.locks(l, 2, replica.LockAcquire, 0)
-	c.locks(l, 3, replica.LockAcquire, 0)
-	c.locks(l, 1, replica.LockRelease, token)
+	c.locks(l, 2, session.LockAcquire, 0)
+	c.locks(l, 3, session.LockAcquire, 0)
+	c.locks(l, 1, session.LockRelease, token)
 	c.tick(5)
 	return len(l.grants(3)) > 0
 }
@@ -96,10 +96,10 @@ func wakesTheLast(t *testing.T) bool {
 // releasesAnother reports whether a release that comes late frees the lock that its session has acquired again (R7).
 func releasesAnother(t *testing.T) bool {
 	c, l, token := locking(t)
-	c.locks(l, 1, replica.LockRelease, token)
-	c.locks(l, 1, replica.LockAcquire, 0)
-	c.locks(l, 1, replica.LockRelease, token)
-	c.locks(l, 2, replica.LockAcquire, 0)
+	c.locks(l, 1, session.LockRelease, token)
+	c.locks(l, 1, session.LockAcquire, 0)
+	c.locks(l, 1, session.LockRelease, token)
+	c.locks(l, 2, session.LockAcquire, 0)
 	c.tick(5)
 	return len(l.grants(2)) > 0
 }
@@ -108,9 +108,9 @@ func releasesAnother(t *testing.T) bool {
 func keepsWithoutRound(t *testing.T) bool {
 	c, l, _ := locking(t)
 	c.drop = func(m *raftpb.Message) bool { return m.GetFrom() == l.id || m.GetTo() == l.id }
-	reply, _ := c.says(l, 1, replica.SessionRequest{})
+	reply, _ := c.says(l, 1, session.Request{})
 	c.settle()
-	return reply.Outcome == replica.SessionAlive
+	return reply.Outcome == session.Alive
 }
 
 // claimsTooEarly reports whether a lock of a restored cluster is granted though holders of the former one may believe in it still.
@@ -121,7 +121,7 @@ func claimsTooEarly(t *testing.T) bool {
 	l := c.leader()
 	raisesLevel(t, c, l)
 	c.binds(l, 1)
-	c.locks(l, 1, replica.LockAcquire, 0)
+	c.locks(l, 1, session.LockAcquire, 0)
 	c.tick(20)
 	return len(l.grants(1)) > 0
 }
@@ -174,16 +174,16 @@ func TestLocks_KeepTheirRules(t *testing.T) {
 // keepsForTheDead reports whether a lock stays held when its session has ended.
 func keepsForTheDead(t *testing.T) bool {
 	c, l, token := locking(t)
-	c.locks(l, 2, replica.LockAcquire, 0)
+	c.locks(l, 2, session.LockAcquire, 0)
 	for range 140 { // the others are heard
 		c.tick(1)
 		for id := range session.Conn(2) {
-			c.says(l, id+2, replica.SessionRequest{})
+			c.says(l, id+2, session.Request{})
 		}
 		c.settle()
 	}
 	got := l.grants(2)
-	expired := slices.ContainsFunc(l.told, func(m replica.SessionMessage) bool { return m.Conn == 1 && m.Kind == replica.MessageExpired })
+	expired := slices.ContainsFunc(l.told, func(m session.Message) bool { return m.Conn == 1 && m.Kind == session.MessageExpired })
 	return len(got) != 1 || got[0] <= token || !expired
 }
 
@@ -195,7 +195,7 @@ func forgetsHolds(t *testing.T) bool {
 	c.tick(1)
 	reply := c.binds(next, 1)
 	c.binds(next, 2)
-	c.locks(next, 2, replica.LockAcquire, 0)
+	c.locks(next, 2, session.LockAcquire, 0)
 	c.tick(20)
 	return len(reply.Holds) != 1 || reply.Holds[0].Token != token || len(next.grants(2)) > 0
 }
@@ -203,26 +203,26 @@ func forgetsHolds(t *testing.T) bool {
 // grantsHeld reports whether one that only tries gets a lock that is held, or an error.
 func grantsHeld(t *testing.T) bool {
 	c, l, token := locking(t)
-	reply := c.locks(l, 2, replica.LockTry, 0)
-	again := c.locks(l, 1, replica.LockAcquire, 0)
-	return reply.Outcome != replica.SessionLocked || again.Outcome != replica.SessionAlive || len(l.grants(2)) > 0 || len(again.Holds) != 1 || again.Holds[0].Token != token
+	reply := c.locks(l, 2, session.LockTry, 0)
+	again := c.locks(l, 1, session.LockAcquire, 0)
+	return reply.Outcome != session.Locked || again.Outcome != session.Alive || len(l.grants(2)) > 0 || len(again.Holds) != 1 || again.Holds[0].Token != token
 }
 
 // answersTheFormer reports whether a connection speaks for a session that another one has bound (R1).
 func answersTheFormer(t *testing.T) bool {
 	c, l, _ := locking(t)
-	c.says(l, 9, replica.SessionRequest{Bind: &replica.SessionBind{ID: 1, Epoch: 2, TTL: sessionTTL, Linger: sessionTTL}})
+	c.says(l, 9, session.Request{Bind: &session.Bind{ID: 1, Epoch: 2, TTL: sessionTTL, Linger: sessionTTL}})
 	c.settle()
-	reply, _ := c.says(l, 1, replica.SessionRequest{})
+	reply, _ := c.says(l, 1, session.Request{})
 	c.settle()
-	told := slices.ContainsFunc(l.told, func(m replica.SessionMessage) bool { return m.Conn == 1 && m.Kind == replica.MessageSuperseded })
-	return reply.Outcome != replica.SessionUnbound || !told
+	told := slices.ContainsFunc(l.told, func(m session.Message) bool { return m.Conn == 1 && m.Kind == session.MessageSuperseded })
+	return reply.Outcome != session.Unbound || !told
 }
 
 // takesUnbound reports whether stamps of a group are issued to a session that has not bound with it (R10).
 func takesUnbound(t *testing.T) bool {
 	c, l, _ := locking(t)
-	_, token := c.says(l, 1, replica.SessionRequest{Group: "orders"}, 1)
+	_, token := c.says(l, 1, session.Request{Group: "orders"}, 1)
 	c.settle()
 	return l.outcome(token) != "invalid_argument"
 }
@@ -230,7 +230,7 @@ func takesUnbound(t *testing.T) bool {
 func TestLocks_RefuseWhatIsTooMuch(t *testing.T) {
 	c, l, _ := locking(t)
 	for _, name := range []string{"", strings.Repeat("n", oracle.LockNameMax+1)} {
-		_, token := c.says(l, 1, replica.SessionRequest{Lock: &replica.LockRequest{Op: replica.LockAcquire, Name: name}})
+		_, token := c.says(l, 1, session.Request{Lock: &session.LockRequest{Op: session.LockAcquire, Name: name}})
 		c.settle()
 		if got := l.outcome(token); got != "invalid_argument" {
 			t.Errorf("a name of %d bytes: %q", len(name), got)
@@ -239,7 +239,7 @@ func TestLocks_RefuseWhatIsTooMuch(t *testing.T) {
 	refused := isotone.Code("")
 	for id := session.ID(10); id < 1100 && refused == ""; id++ {
 		c.binds(l, id)
-		_, token := c.says(l, session.Conn(id), replica.SessionRequest{Lock: &replica.LockRequest{Op: replica.LockAcquire, Name: "x"}})
+		_, token := c.says(l, session.Conn(id), session.Request{Lock: &session.LockRequest{Op: session.LockAcquire, Name: "x"}})
 		c.settle()
 		if got := l.outcome(token); got != "ok" {
 			refused = got
@@ -257,8 +257,8 @@ func TestFrontier_FollowsWhatIsDecided(t *testing.T) {
 	c.binds(l, 1, "orders")
 	seal := func() {
 		for _, m := range l.told {
-			if m.Kind == replica.MessageSeal {
-				c.says(l, m.Conn, replica.SessionRequest{Sealed: []replica.GroupStamp{{Group: m.Group, Stamp: m.Through}}})
+			if m.Kind == session.MessageSeal {
+				c.says(l, m.Conn, session.Request{Sealed: []session.GroupStamp{{Group: m.Group, Stamp: m.Through}}})
 			}
 		}
 		l.told = nil
@@ -268,7 +268,7 @@ func TestFrontier_FollowsWhatIsDecided(t *testing.T) {
 		c.tick(1)
 		seal()
 	}
-	_, token := c.says(l, 1, replica.SessionRequest{Group: "orders"}, 3)
+	_, token := c.says(l, 1, session.Request{Group: "orders"}, 3)
 	c.settle()
 	r := l.answers[token].ranges[0]
 	if f, ok := l.Frontier("orders"); !ok || !f.Before(r.First) {
@@ -276,7 +276,7 @@ func TestFrontier_FollowsWhatIsDecided(t *testing.T) {
 	}
 	low := r.Last()
 	low.Index++
-	c.says(l, 1, replica.SessionRequest{Lows: []replica.GroupStamp{{Group: "orders", Stamp: low}}})
+	c.says(l, 1, session.Request{Lows: []session.GroupStamp{{Group: "orders", Stamp: low}}})
 	c.settle()
 	if f, _ := l.Frontier("orders"); f.Before(r.Last()) {
 		t.Errorf("all up to %v is decided and the frontier is %v", r.Last(), f)

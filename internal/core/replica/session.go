@@ -9,108 +9,11 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/frontier"
 	"github.com/isotone/isotone/internal/core/mutant"
-	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/session"
 )
 
 // Sessions of clients, their locks and their frontiers (docs/decisions/0041-sessions-and-the-frontier.md). A request takes effect when it arrives, and is answered
 // after a round, as requests for timestamps are. So an answer shows that the session was alive when the request came (R3).
-
-// SessionRequest is a request over the connection of a session. It is part of a [Request] of the default order in quorum mode, with one count or none. Any such
-// request keeps the session alive. It takes effect even if its answer is an error of code overloaded or deadline_exceeded.
-type SessionRequest struct {
-	Conn session.Conn
-	// Bind, if not nil, begins the session, or goes on with it over this connection.
-	Bind *SessionBind
-	// Close ends the session.
-	Close bool
-	// Lows are the stamps below which all of the session in a group are decided, Doubts those of writes without an answer, and Sealed what all stores of a group
-	// refuse.
-	Lows, Doubts, Sealed []GroupStamp
-	// Lock, if not nil, is about a lock.
-	Lock *LockRequest
-	// Group, if not "", is the group for whose writes the timestamps are. With Ahead the session may also make stamps itself, up to Reply.Bound.
-	Group string
-	Ahead bool
-	// Reply is set when the request is answered without an error.
-	Reply SessionReply
-
-	received bool
-}
-
-// SessionBind begins a session, or goes on with it. All but Reports is as in [session.Bind].
-type SessionBind struct {
-	ID          session.ID
-	Epoch       uint32
-	TTL, Linger time.Duration
-	Reports     []frontier.Report
-}
-
-// GroupStamp is a stamp in a group.
-type GroupStamp struct {
-	Group string
-	Stamp isotone.Timestamp
-}
-
-// SessionReply answers a [SessionRequest].
-type SessionReply struct {
-	Outcome SessionOutcome
-	// Session is the session of the connection.
-	Session session.ID
-	// Holds, of a Bind, is what the session holds, and Frontiers are those of its groups. Of a Lock, Holds has the lock if the session holds it.
-	Holds     []oracle.Hold
-	Frontiers []GroupStamp
-	// Bound is the largest stamp that the session may make itself in the group, with indexes from oracle.IndexMax on: the oracle issues smaller ones.
-	Bound isotone.Timestamp
-}
-
-// SessionOutcome is how a [SessionRequest] ended.
-type SessionOutcome uint8
-
-const (
-	// SessionAlive: the session is alive, and was bound and alive when the request came.
-	SessionAlive SessionOutcome = iota + 1
-	// SessionUnbound: the connection is not, or not any more, that of a session. The request had no effect.
-	SessionUnbound
-	// SessionExpired: the session has ended. Its ID must not be used again.
-	SessionExpired
-	// SessionLocked: somebody else holds the lock, or waits for it; only [LockTry] is answered so.
-	SessionLocked
-)
-
-// SessionMessage is a message to a client that is no answer to a request. It is to be sent after the Answers of the same step, and in order. A client ignores what comes before the answer to
-// its Bind: that answer shows as much, and a leader that is deposed cannot give it.
-type SessionMessage struct {
-	Conn session.Conn
-	Kind SessionMessageKind
-	// Group and Through are those of a seal. Of what is fenced, Low and Through are the first and the last stamp.
-	Group        string
-	Low, Through isotone.Timestamp
-	// Name is that of a lock, Token its token, Ticket the place of whoever waits.
-	Name   string
-	Token  isotone.Timestamp64
-	Ticket isotone.Timestamp
-}
-
-// SessionMessageKind is the kind of a [SessionMessage].
-type SessionMessageKind uint8
-
-const (
-	// MessageSeal asks to have all stores of Group refuse what is at or below Through.
-	MessageSeal SessionMessageKind = iota + 1
-	// MessageFenced tells that the session may not write from Low to Through any more (R16).
-	MessageFenced
-	// MessageExpired tells that the session has ended.
-	MessageExpired
-	// MessageSuperseded tells that another connection has bound the session.
-	MessageSuperseded
-	// MessageQueued tells that the session waits for the lock Name, with Ticket.
-	MessageQueued
-	// MessageGranted tells that the session holds the lock Name, with Token.
-	MessageGranted
-	// MessageReleased tells that the session does not hold the lock Name with Token, or does not wait for it.
-	MessageReleased
-)
 
 // errSessionRequest refuses stamps that nobody would register.
 var errSessionRequest = isotone.Errorf(isotone.CodeInvalidArgument, "a session asks for one range of timestamps, of the default order")
@@ -164,7 +67,7 @@ func (s *sessions) receiveAll(list []pending) []pending {
 	rest := list[:0]
 	for i := range list {
 		p := list[i]
-		if p.Session != nil && !p.Session.received {
+		if p.Session != nil {
 			if err, done := s.receive(p.Session); done {
 				s.leading.queue.load.leave(&p.Request)
 				s.answer(p.Token, err)
@@ -178,8 +81,7 @@ func (s *sessions) receiveAll(list []pending) []pending {
 }
 
 // receive has a request take effect. It reports done if the request waits for no round: it is answered with err, or with its Reply.
-func (s *sessions) receive(q *SessionRequest) (err *isotone.Error, done bool) {
-	q.received = true
+func (s *sessions) receive(q *session.Request) (err *isotone.Error, done bool) {
 	s.advance()
 	if q.Bind != nil {
 		if err, done = s.bind(q); done {
@@ -203,31 +105,31 @@ func (s *sessions) receive(q *SessionRequest) (err *isotone.Error, done bool) {
 	if q.Close {
 		s.table.Close(q.Conn)
 		s.end(id)
-		q.Reply.Outcome = SessionExpired
+		q.Reply.Outcome = session.Expired
 		return nil, true
 	}
 	if q.Lock != nil {
-		if err := s.locks.request(id, q); err != nil || q.Reply.Outcome == SessionLocked {
+		if err := s.locks.request(id, q); err != nil || q.Reply.Outcome == session.Locked {
 			return err, true
 		}
 	}
 	if mutant.On(mutant.KeepWithoutRound) && q.Group == "" && q.Bind == nil {
-		q.Reply.Outcome = SessionAlive
+		q.Reply.Outcome = session.Alive
 		return nil, true
 	}
 	return nil, false
 }
 
 // bind gives a session the connection of a request.
-func (s *sessions) bind(q *SessionRequest) (refused *isotone.Error, done bool) {
+func (s *sessions) bind(q *session.Request) (refused *isotone.Error, done bool) {
 	b := q.Bind
 	if err := s.frontier.Check(frontier.Session(b.ID), b.Reports); err != nil {
 		return err, true
 	}
-	former, err := s.table.Bind(session.Bind{ID: b.ID, Conn: q.Conn, Epoch: b.Epoch, TTL: b.TTL, Linger: b.Linger})
+	former, err := s.table.Bind(q.Conn, *b)
 	if err == nil {
 		if former != 0 {
-			s.tell(SessionMessage{Conn: former, Kind: MessageSuperseded})
+			s.tell(session.Message{Conn: former, Kind: session.MessageSuperseded})
 			s.locks.stopWaiting(b.ID)
 		}
 		err = s.frontier.Bind(frontier.Session(b.ID), b.Reports)
@@ -244,11 +146,11 @@ func (s *sessions) bind(q *SessionRequest) (refused *isotone.Error, done bool) {
 }
 
 // standing returns why a request does not speak for a session that lives.
-func (s *sessions) standing(q *SessionRequest) SessionOutcome {
+func (s *sessions) standing(q *session.Request) session.Outcome {
 	if s.table.IsCondemned(q.Conn) || q.Bind != nil && s.table.IsEnding(q.Bind.ID) {
-		return SessionExpired
+		return session.Expired
 	}
-	return SessionUnbound
+	return session.Unbound
 }
 
 // admits reports whether the session of a request is alive still when its round is confirmed. Otherwise the request is answered.
@@ -291,19 +193,23 @@ func (s *sessions) taken(p *pending, r isotone.Range) {
 }
 
 // reply completes the answer to a request that was served.
-func (s *sessions) reply(q *SessionRequest) {
-	q.Reply.Outcome = SessionAlive
+func (s *sessions) reply(q *session.Request) {
+	q.Reply.Outcome = session.Alive
 	if q.Lock != nil {
 		if h, held := s.state.Holds.Get(q.Lock.Name); held && h.Session == uint64(q.Reply.Session) && s.locks.shows(h) {
-			q.Reply.Holds = append(q.Reply.Holds, h)
+			q.Reply.Holds = append(q.Reply.Holds, session.Hold{Name: h.Name, Token: h.Token})
 		}
 	}
 	if q.Bind == nil {
 		return
 	}
-	q.Reply.Holds = slices.DeleteFunc(s.state.Holds.Of(uint64(q.Reply.Session)), func(h oracle.Hold) bool { return !s.locks.shows(h) })
+	for _, h := range s.state.Holds.Of(uint64(q.Reply.Session)) {
+		if s.locks.shows(h) {
+			q.Reply.Holds = append(q.Reply.Holds, session.Hold{Name: h.Name, Token: h.Token})
+		}
+	}
 	for _, r := range q.Bind.Reports {
-		q.Reply.Frontiers = append(q.Reply.Frontiers, GroupStamp{r.Group, s.frontier.Frontier(r.Group)})
+		q.Reply.Frontiers = append(q.Reply.Frontiers, session.GroupStamp{Group: r.Group, Stamp: s.frontier.Frontier(r.Group)})
 	}
 }
 
@@ -346,16 +252,16 @@ func (s *sessions) tick() {
 	}
 	s.advance()
 	for _, f := range s.frontier.Overdue() {
-		s.tell(SessionMessage{Conn: s.table.ConnOf(session.ID(f.Session)), Kind: MessageFenced, Group: f.Group, Low: f.Low, Through: f.High})
+		s.tell(session.Message{Conn: s.table.ConnOf(session.ID(f.Session)), Kind: session.MessageFenced, Group: f.Group, Low: f.Low, Through: f.High})
 	}
 	for _, x := range s.frontier.Seals() {
-		s.tell(SessionMessage{Conn: s.table.ConnOf(session.ID(x.Session)), Kind: MessageSeal, Group: x.Group, Through: x.Through})
+		s.tell(session.Message{Conn: s.table.ConnOf(session.ID(x.Session)), Kind: session.MessageSeal, Group: x.Group, Through: x.Through})
 	}
 }
 
 // end ends a session that is condemned.
 func (s *sessions) end(id session.ID) {
-	s.tell(SessionMessage{Conn: s.table.ConnOf(id), Kind: MessageExpired})
+	s.tell(session.Message{Conn: s.table.ConnOf(id), Kind: session.MessageExpired})
 	s.frontier.End(frontier.Session(id))
 	if !mutant.On(mutant.WaiterOutlivesSession) {
 		s.locks.stopWaiting(id)
@@ -366,7 +272,7 @@ func (s *sessions) end(id session.ID) {
 }
 
 // tell adds a message, unless there is no connection.
-func (s *sessions) tell(m SessionMessage) {
+func (s *sessions) tell(m session.Message) {
 	if m.Conn != 0 {
 		s.effects.Sessions = append(s.effects.Sessions, m)
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // bindsOn binds a session over another connection than that of its number. The request may stay without an answer.
-func (c *cluster) bindsOn(n *node, id session.ID, conn session.Conn, epoch uint32, linger time.Duration) (*replica.SessionReply, uint64) {
-	reply, token := c.says(n, conn, replica.SessionRequest{Bind: &replica.SessionBind{ID: id, Epoch: epoch, TTL: sessionTTL, Linger: linger}})
+func (c *cluster) bindsOn(n *node, id session.ID, conn session.Conn, epoch uint32, linger time.Duration) (*session.Reply, uint64) {
+	reply, token := c.says(n, conn, session.Request{Bind: &session.Bind{ID: id, Epoch: epoch, TTL: sessionTTL, Linger: linger}})
 	c.settle()
 	return reply, token
 }
@@ -33,13 +33,13 @@ func TestSessions_ADeposedLeaderTellsNothing(t *testing.T) {
 	c, l, token := locking(t)
 	next := c.deposed(l)
 	c.bindsOn(next, 1, 11, 2, sessionTTL)
-	c.says(next, 11, replica.SessionRequest{Lock: &replica.LockRequest{Op: replica.LockRelease, Name: "x", Token: token}})
+	c.says(next, 11, session.Request{Lock: &session.LockRequest{Op: session.LockRelease, Name: "x", Token: token}})
 	c.settle()
-	reply, answer := c.says(l, 21, replica.SessionRequest{
-		Bind: &replica.SessionBind{ID: 1, Epoch: 3, TTL: sessionTTL, Linger: sessionTTL}, Lock: &replica.LockRequest{Op: replica.LockAcquire, Name: "x"},
+	reply, answer := c.says(l, 21, session.Request{
+		Bind: &session.Bind{ID: 1, Epoch: 3, TTL: sessionTTL, Linger: sessionTTL}, Lock: &session.LockRequest{Op: session.LockAcquire, Name: "x"},
 	})
 	c.settle()
-	if granted := slices.ContainsFunc(l.told, func(m replica.SessionMessage) bool { return m.Kind == replica.MessageGranted }); granted || l.outcome(answer) == "ok" || len(reply.Holds) > 0 {
+	if granted := slices.ContainsFunc(l.told, func(m session.Message) bool { return m.Kind == session.MessageGranted }); granted || l.outcome(answer) == "ok" || len(reply.Holds) > 0 {
 		t.Errorf("a deposed leader says %+v, and %+v", l.told, reply)
 	}
 }
@@ -49,7 +49,7 @@ func TestSessions_ADeposedLeaderEndsNobody(t *testing.T) {
 	l := c.leader()
 	c.tick(20)
 	c.bindsOn(l, 1, 1, 1, 0)
-	c.locks(l, 1, replica.LockAcquire, 0)
+	c.locks(l, 1, session.LockAcquire, 0)
 	c.drop = func(m *raftpb.Message) bool { return m.GetFrom() == l.id || m.GetTo() == l.id }
 	c.turn(l, &replica.Input{SessionsGone: []session.Conn{1}})
 	next := c.leader(l)
@@ -81,8 +81,8 @@ func TestSessions_TheDeadDoNotBind(t *testing.T) {
 	if next == nil {
 		t.Fatal("nobody leads")
 	}
-	b := &replica.SessionBind{ID: 7, Epoch: 1, TTL: 10 * time.Second, Linger: 0}
-	reply, answer := c.says(next, 7, replica.SessionRequest{Bind: b})
+	b := &session.Bind{ID: 7, Epoch: 1, TTL: 10 * time.Second, Linger: 0}
+	reply, answer := c.says(next, 7, session.Request{Bind: b})
 	c.turn(next, &replica.Input{SessionsGone: []session.Conn{7}})
 	c.settle()
 	if next.outcome(answer) != "no_leader" || reply.Outcome != 0 {
@@ -106,7 +106,7 @@ func TestLocks_AreGrantedUnderLoad(t *testing.T) {
 	l := c.leader()
 	c.tick(20)
 	c.binds(l, 1)
-	lock := replica.SessionRequest{Conn: 1, Lock: &replica.LockRequest{Op: replica.LockAcquire, Name: "x"}}
+	lock := session.Request{Conn: 1, Lock: &session.LockRequest{Op: session.LockAcquire, Name: "x"}}
 	for i := 0; len(l.grants(1)) == 0; i++ {
 		if i == 1000 {
 			t.Fatal("no grant in 1000 rounds")
@@ -160,7 +160,7 @@ func TestLocks_WaitForClocksAfterARestoration(t *testing.T) {
 	raisesLevel(t, c, l)
 	c.tick(50)
 	c.binds(l, 1)
-	c.locks(l, 1, replica.LockAcquire, 0)
+	c.locks(l, 1, session.LockAcquire, 0)
 	c.turn(l, &replica.Input{RaiseFloor: &replica.FloorRequest{Time: l.Upcoming().Time + uint64(2*time.Minute)}})
 	c.settle()
 	c.tick(5)
@@ -172,7 +172,7 @@ func TestLocks_WaitForClocksAfterARestoration(t *testing.T) {
 			t.Fatal("it is not granted after a minute")
 		}
 		c.tick(1)
-		c.says(l, 1, replica.SessionRequest{})
+		c.says(l, 1, session.Request{})
 		c.settle()
 	}
 }
@@ -183,7 +183,7 @@ func TestSessions_RefuseStampsThatNobodyRegisters(t *testing.T) {
 		"of a timeline": {Timeline: "orders", Counts: []uint64{1}},
 		"two ranges":    {Counts: []uint64{1, 1}},
 	} {
-		q.Session = &replica.SessionRequest{Conn: 1}
+		q.Session = &session.Request{Conn: 1}
 		token := c.request(l, q)
 		c.settle()
 		if got := l.outcome(token); got != isotone.CodeInvalidArgument {

@@ -99,7 +99,7 @@ type Request struct {
 	// Counts are the numbers of timestamps requested, each 1 to isotone.RangeCountMax.
 	Counts []uint64
 	// Session, if not nil, is the part of the request that is about the session of the connection. There is at most one count then.
-	Session *SessionRequest
+	Session *session.Request
 	// Ranges receives the answers. It is as long as Counts. With U64, First is the place of the first
 	// timestamp in the order of all, isotone.Timestamp64.Timestamp, and Count the number of consecutive
 	// 64-bit timestamps.
@@ -134,7 +134,7 @@ type Effects struct {
 	// TimelineAnswers complete TimelineRequests of this or earlier steps.
 	TimelineAnswers []TimelineAnswer
 	// Sessions are messages to clients, to be sent in order, after Answers.
-	Sessions []SessionMessage
+	Sessions []session.Message
 	// ChangeRefused says why Input.Change was not proposed; nil if it was.
 	ChangeRefused *isotone.Error
 	// LevelRefused says why Input.RaiseLevel was refused; nil if it was not.

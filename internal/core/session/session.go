@@ -35,16 +35,6 @@ type ID uint64
 // Conn identifies a connection of a client to this process; 0: none.
 type Conn uint64
 
-// Bind is a client's request to go on with a session, or to begin one, over the connection on which it comes.
-type Bind struct {
-	ID   ID
-	Conn Conn
-	// Epoch counts the connections of the session. Only requests on the one with the highest epoch count.
-	Epoch uint32
-	// TTL and Linger are fixed for the life of a session.
-	TTL, Linger time.Duration
-}
-
 // Table has the sessions of one term. It is not safe for concurrent use.
 type Table struct {
 	tick time.Duration
@@ -92,32 +82,32 @@ func (t *Table) Restore(id ID, ttl time.Duration) {
 
 // Bind gives a session a connection, and begins the session if there is none. It returns the former connection, 0 for none, which is of no more use. Its errors are [ErrExpired],
 // [ErrSuperseded], and those of codes invalid_argument and overloaded; after an error nothing has changed.
-func (t *Table) Bind(b Bind) (former Conn, err error) {
+func (t *Table) Bind(conn Conn, b Bind) (former Conn, err error) {
 	s := t.sessions[b.ID]
-	if err := t.checkBind(b, s); err != nil {
+	if err := t.checkBind(conn, b, s); err != nil {
 		return 0, err
 	}
 	if s == nil {
 		s = &session{id: b.ID, at: -1}
 		t.sessions[b.ID] = s
 	}
-	if on := t.conns[b.Conn]; on != nil && on != s {
+	if on := t.conns[conn]; on != nil && on != s {
 		on.conn = 0 // it is being ended
 	}
-	if s.conn != b.Conn {
+	if s.conn != conn {
 		former = s.conn
 		delete(t.conns, former)
 	}
-	s.conn, s.epoch, s.ttl, s.linger, s.restored, s.heard = b.Conn, max(s.epoch, b.Epoch), b.TTL, b.Linger, false, t.ran
-	t.conns[b.Conn] = s
+	s.conn, s.epoch, s.ttl, s.linger, s.restored, s.heard = conn, max(s.epoch, b.Epoch), b.TTL, b.Linger, false, t.ran
+	t.conns[conn] = s
 	t.look(s)
 	return former, nil
 }
 
-func (t *Table) checkBind(b Bind, s *session) error {
-	on := t.conns[b.Conn]
+func (t *Table) checkBind(conn Conn, b Bind, s *session) error {
+	on := t.conns[conn]
 	switch {
-	case b.ID == 0 || b.Conn == 0:
+	case b.ID == 0 || conn == 0:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the ID of a session is not 0")
 	case b.TTL < TTLMin || b.TTL > TTLMax || b.TTL%time.Millisecond != 0:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the TTL of a session is %v to %v, in whole milliseconds, not %v", TTLMin, TTLMax, b.TTL)
@@ -133,7 +123,7 @@ func (t *Table) checkBind(b Bind, s *session) error {
 		return ErrExpired
 	case b.TTL != s.ttl && !mutant.On(mutant.TTLMayGrow) || b.Linger != s.linger && !s.restored:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the session has a TTL of %v and a LINGER of %v, which are fixed for its life", s.ttl, s.linger)
-	case s.conn != b.Conn && !s.restored && b.Epoch <= s.epoch && !mutant.On(mutant.StaleConnection):
+	case s.conn != conn && !s.restored && b.Epoch <= s.epoch && !mutant.On(mutant.StaleConnection):
 		return ErrSuperseded
 	}
 	return nil

@@ -34,16 +34,17 @@ func (l *leader) run(d time.Duration) map[session.ID]time.Duration {
 	return over
 }
 
-func bind(id session.ID, conn session.Conn, epoch uint32) session.Bind {
-	return session.Bind{ID: id, Conn: conn, Epoch: epoch, TTL: time.Second, Linger: 100 * time.Millisecond}
+func bind(id session.ID, conn session.Conn, epoch uint32) (session.Conn, session.Bind) {
+	return conn, session.Bind{ID: id, Epoch: epoch, TTL: time.Second, Linger: 100 * time.Millisecond}
 }
 
 // rules are the rules that a table keeps, each with what it does wrong, nil if nothing.
 var rules = map[string]func() error{
 	"a silent session ends, and not before its client has stopped to believe in it": func() error {
-		l, b := open(), bind(1, 1, 1)
+		l := open()
+		conn, b := bind(1, 1, 1)
 		b.TTL = time.Minute
-		_, err := l.Bind(b)
+		_, err := l.Bind(conn, b)
 		// The clock of the client is slow, that of the leader fast, each by 10 %.
 		believes := time.Duration(float64(b.TTL) * 1.1 / 0.9)
 		over := l.run(2 * time.Minute)[1]
@@ -53,9 +54,10 @@ var rules = map[string]func() error{
 		return err
 	},
 	"so does one without a connection": func() error {
-		l, b := open(), bind(1, 1, 1)
+		l := open()
+		conn, b := bind(1, 1, 1)
 		b.TTL, b.Linger = time.Minute, 30*time.Second
-		_, err := l.Bind(b)
+		_, err := l.Bind(conn, b)
 		l.Gone(1)
 		if over := l.run(2 * time.Minute)[1]; over <= time.Duration(float64(b.Linger)*1.1/0.9) || over > b.Linger*5/4 {
 			return fmt.Errorf("it ends after %v", over)
@@ -63,8 +65,9 @@ var rules = map[string]func() error{
 		return err
 	},
 	"what comes between two ticks counts from when it came": func() error {
-		l, b := open(), bind(1, 1, 1)
-		_, err := l.Bind(b) // 1 ns before a tick that is late
+		l := open()
+		conn, b := bind(1, 1, 1)
+		_, err := l.Bind(conn, b) // 1 ns before a tick that is late
 		came := 3*tick - 1
 		l.Tick(3 * tick)
 		l.now = 3 * tick
@@ -108,9 +111,9 @@ var rules = map[string]func() error{
 		if _, ok := l.Heard(1); ok || former != 1 || l.Speaks(1, 1) || !l.Speaks(2, 1) {
 			return errors.New("it is heard")
 		}
-		for _, b := range []session.Bind{bind(1, 3, 1), bind(1, 3, 2)} {
-			if _, err := l.Bind(b); !errors.Is(err, session.ErrSuperseded) {
-				return fmt.Errorf("epoch %d binds: %v", b.Epoch, err)
+		for epoch := range uint32(3) {
+			if _, err := l.Bind(bind(1, 3, epoch)); !errors.Is(err, session.ErrSuperseded) {
+				return fmt.Errorf("epoch %d binds: %v", epoch, err)
 			}
 		}
 		l.Gone(1)
@@ -147,8 +150,9 @@ var rules = map[string]func() error{
 		return errors.Join(err1, err2)
 	},
 	"a TTL has whole milliseconds, as the log has": func() error {
-		l, b := open(), bind(1, 1, 1)
-		if b.TTL += time.Microsecond; !refuses(l, b) {
+		l := open()
+		conn, b := bind(1, 1, 1)
+		if b.TTL += time.Microsecond; !refuses(l, conn, b) {
 			return errors.New("a part of one is accepted")
 		}
 		return nil
@@ -156,21 +160,21 @@ var rules = map[string]func() error{
 	"TTL and LINGER stay": func() error {
 		l := open()
 		l.Restore(1, time.Second)
-		b := bind(1, 1, 1)
-		if b.TTL *= 2; !refuses(l, b) {
+		conn, b := bind(1, 1, 1)
+		if b.TTL *= 2; !refuses(l, conn, b) {
 			return errors.New("the TTL of a hold grows")
 		}
 		_, err := l.Bind(bind(1, 1, 1))
-		b = bind(1, 2, 2)
-		if b.Linger *= 2; !refuses(l, b) {
+		conn, b = bind(1, 2, 2)
+		if b.Linger *= 2; !refuses(l, conn, b) {
 			return errors.New("the LINGER grows")
 		}
 		return err
 	},
 }
 
-func refuses(l *leader, b session.Bind) bool {
-	_, err := l.Bind(b)
+func refuses(l *leader, conn session.Conn, b session.Bind) bool {
+	_, err := l.Bind(conn, b)
 	return errors.Is(err, isotone.ErrInvalidArgument)
 }
 
@@ -184,13 +188,16 @@ func TestRules(t *testing.T) {
 
 func TestBind_RefusesWhatIsTooMuch(t *testing.T) {
 	l := open()
+	if _, b := bind(1, 1, 1); !refuses(l, 0, b) {
+		t.Error("no connection is accepted")
+	}
 	for what, change := range map[string]func(b *session.Bind){
-		"no ID": func(b *session.Bind) { b.ID = 0 }, "no connection": func(b *session.Bind) { b.Conn = 0 },
+		"no ID": func(b *session.Bind) { b.ID = 0 },
 		"a short TTL": func(b *session.Bind) { b.TTL = time.Millisecond }, "a long TTL": func(b *session.Bind) { b.TTL = time.Hour },
 		"a long LINGER": func(b *session.Bind) { b.Linger = time.Hour }, "a negative LINGER": func(b *session.Bind) { b.Linger = -1 },
 	} {
-		b := bind(1, 1, 1)
-		if change(&b); !refuses(l, b) || l.Len() != 0 {
+		conn, b := bind(1, 1, 1)
+		if change(&b); !refuses(l, conn, b) || l.Len() != 0 {
 			t.Errorf("%s is accepted", what)
 		}
 	}
@@ -202,7 +209,7 @@ func TestBind_RefusesWhatIsTooMuch(t *testing.T) {
 	if _, err := l.Bind(bind(1<<40, 1<<40, 1)); !errors.Is(err, isotone.ErrOverloaded) {
 		t.Errorf("one too many: %v", err)
 	}
-	if !refuses(l, bind(2, 1, 2)) {
+	if conn, b := bind(2, 1, 2); !refuses(l, conn, b) {
 		t.Error("a connection binds two sessions")
 	}
 	if over := l.run(2 * time.Second); len(over) != session.Max {

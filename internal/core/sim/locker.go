@@ -4,8 +4,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/core/oracle"
-	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/session"
 )
 
 // Users with locks. The checks: no two sessions believe in one lock at a time, if LINGER is not below TTL; and a write under a lock in which its session
@@ -38,23 +37,23 @@ func (w *world) believes(u *sessionUser, l *userLock) bool {
 // useLock has a user acquire a lock, write under it, or release it.
 func (w *world) useLock(u *sessionUser, l *userLock) {
 	rng := w.sessions.rng
-	ask := func(op replica.LockOp) {
-		w.say(u, &replica.SessionRequest{Lock: &replica.LockRequest{Op: op, Name: l.name, Ticket: l.ticket, Token: l.token}}, nil, false)
+	ask := func(op session.LockOp) {
+		w.say(u, &session.Request{Lock: &session.LockRequest{Op: op, Name: l.name, Ticket: l.ticket, Token: l.token}}, nil, false)
 	}
 	switch draw := rng.IntN(10); {
 	case l.token == 0 && !l.wants:
 		l.wants, l.ticket = true, isotone.Timestamp{}
-		ask([]replica.LockOp{replica.LockAcquire, replica.LockAcquire, replica.LockTry}[rng.IntN(3)])
+		ask([]session.LockOp{session.LockAcquire, session.LockAcquire, session.LockTry}[rng.IntN(3)])
 	case l.token == 0 && draw == 0:
 		l.wants = false
-		ask(replica.LockCancel)
+		ask(session.LockCancel)
 	case l.token == 0 && draw < 3:
-		ask(replica.LockAcquire)
+		ask(session.LockAcquire)
 	case l.token == 0:
 	case draw < 6 && w.believes(u, l):
 		w.writeUnderLock(u, l)
 	case draw < 9:
-		ask(replica.LockRelease)
+		ask(session.LockRelease)
 		l.wants, l.token, l.gave = false, 0, l.token
 	}
 }
@@ -89,7 +88,7 @@ func (w *world) granted(u *sessionUser, name string, token isotone.Timestamp64) 
 	}
 	if !l.wants && l.token == 0 { // it does not want it any more
 		l.gave = token
-		w.say(u, &replica.SessionRequest{Lock: &replica.LockRequest{Op: replica.LockRelease, Name: name, Token: token}}, nil, false)
+		w.say(u, &session.Request{Lock: &session.LockRequest{Op: session.LockRelease, Name: name, Token: token}}, nil, false)
 		return
 	}
 	if l.token != 0 && l.token != token && w.believes(u, l) {
@@ -108,7 +107,7 @@ func (w *world) released(u *sessionUser, name string, token isotone.Timestamp64)
 }
 
 // reconcile has a user compare what it believes to hold with what it is told when it binds (R3).
-func (w *world) reconcile(u *sessionUser, holds []oracle.Hold) {
+func (w *world) reconcile(u *sessionUser, holds []session.Hold) {
 	has := map[string]isotone.Timestamp64{}
 	for _, h := range holds {
 		has[h.Name] = h.Token
@@ -126,7 +125,7 @@ func (w *world) reconcile(u *sessionUser, holds []oracle.Hold) {
 		if held && l.token == 0 {
 			w.granted(u, l.name, token)
 		} else if !held && l.wants { // its place is forgotten
-			w.say(u, &replica.SessionRequest{Lock: &replica.LockRequest{Op: replica.LockAcquire, Name: l.name, Ticket: l.ticket}}, nil, false)
+			w.say(u, &session.Request{Lock: &session.LockRequest{Op: session.LockAcquire, Name: l.name, Ticket: l.ticket}}, nil, false)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/frontier"
-	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/session"
 )
 
@@ -61,7 +60,7 @@ type sessionUser struct {
 	locks       []*userLock
 	writes      []*userGroup
 	// sealed are seals that it has carried out and not told of.
-	sealed []replica.GroupStamp
+	sealed []session.GroupStamp
 }
 
 // sessionConn is a connection of a user to a process.
@@ -83,11 +82,11 @@ type sessionConn struct {
 // sessionCall is a request on its way.
 type sessionCall struct {
 	conn *sessionConn
-	q    *replica.SessionRequest
+	q    *session.Request
 	sent time.Duration // by the user's clock
 }
 
-func (k *sessionCall) request() *replica.SessionRequest {
+func (k *sessionCall) request() *session.Request {
 	if k == nil {
 		return nil
 	}
@@ -195,7 +194,7 @@ func (w *world) actSession(u *sessionUser) {
 	case w.clock(u)-u.sent > u.ttl*3: // nothing comes back
 		w.breakConn(c)
 	case rng.IntN(3) == 0 || len(u.sealed) > 0:
-		w.say(u, &replica.SessionRequest{}, nil, false)
+		w.say(u, &session.Request{}, nil, false)
 	case rng.IntN(2) == 0:
 		w.useLock(u, u.locks[rng.IntN(len(u.locks))])
 	case len(u.writes) > 0:
@@ -221,11 +220,11 @@ func (w *world) bindSession(u *sessionUser) {
 	u.conn = &sessionConn{id: s.last, user: u, node: n, process: n.session, binding: true}
 	s.conns[s.last] = u.conn
 	u.epoch++
-	b := &replica.SessionBind{ID: u.id, Epoch: u.epoch, TTL: u.ttl, Linger: u.linger}
+	b := &session.Bind{ID: u.id, Epoch: u.epoch, TTL: u.ttl, Linger: u.linger}
 	for _, g := range u.writes {
 		b.Reports = append(b.Reports, g.report())
 	}
-	w.say(u, &replica.SessionRequest{Bind: b}, nil, false)
+	w.say(u, &session.Request{Bind: b}, nil, false)
 }
 
 // report is what may still be written.
@@ -238,15 +237,15 @@ func (g *userGroup) report() frontier.Report {
 }
 
 // say sends a request over the connection of a user, with what it has decided and doubts.
-func (w *world) say(u *sessionUser, q *replica.SessionRequest, counts []uint64, u64 bool) {
+func (w *world) say(u *sessionUser, q *session.Request, counts []uint64, u64 bool) {
 	c := u.conn
 	q.Conn = c.id
 	for _, g := range u.writes {
 		if q.Bind == nil {
-			q.Lows = append(q.Lows, replica.GroupStamp{Group: g.name, Stamp: g.low()})
+			q.Lows = append(q.Lows, session.GroupStamp{Group: g.name, Stamp: g.low()})
 		}
 		for _, d := range g.doubts {
-			q.Doubts = append(q.Doubts, replica.GroupStamp{Group: g.name, Stamp: d})
+			q.Doubts = append(q.Doubts, session.GroupStamp{Group: g.name, Stamp: d})
 		}
 	}
 	q.Sealed, u.sealed = u.sealed, nil
@@ -360,11 +359,11 @@ func (w *world) finishSession(k *call, err *isotone.Error) {
 		return
 	}
 	switch q.Reply.Outcome {
-	case replica.SessionExpired:
+	case session.Expired:
 		w.expireSession(u)
-	case replica.SessionUnbound:
+	case session.Unbound:
 		w.breakConn(c)
-	case replica.SessionAlive:
+	case session.Alive:
 		w.stats.SessionAnswers++
 		w.sessions.bound[u] = true
 		if q.Bind != nil {
@@ -382,7 +381,7 @@ func (w *world) finishSession(k *call, err *isotone.Error) {
 		if q.Lock != nil && len(q.Reply.Holds) > 0 {
 			w.granted(u, q.Lock.Name, q.Reply.Holds[0].Token)
 		}
-	case replica.SessionLocked:
+	case session.Locked:
 		w.lock(u, q.Lock.Name).wants = false
 	default:
 		w.fail("a request of a session has the outcome %d", q.Reply.Outcome)
@@ -400,7 +399,7 @@ func (w *world) expireSession(u *sessionUser) {
 }
 
 // tellSession sends a message of a leader to a user.
-func (w *world) tellSession(m replica.SessionMessage) {
+func (w *world) tellSession(m session.Message) {
 	c := w.sessions.conns[m.Conn]
 	if c == nil {
 		return
@@ -411,21 +410,21 @@ func (w *world) tellSession(m replica.SessionMessage) {
 			return
 		}
 		switch m.Kind {
-		case replica.MessageSeal:
+		case session.MessageSeal:
 			w.seal(u, m.Group, m.Through)
-		case replica.MessageFenced:
+		case session.MessageFenced:
 			if g := u.group(m.Group); g != nil {
 				g.open = slices.DeleteFunc(g.open, func(t isotone.Timestamp) bool { return !t.Before(m.Low) && !m.Through.Before(t) })
 			}
-		case replica.MessageExpired:
+		case session.MessageExpired:
 			w.expireSession(u)
-		case replica.MessageSuperseded:
+		case session.MessageSuperseded:
 			w.breakConn(c)
-		case replica.MessageQueued:
+		case session.MessageQueued:
 			w.lock(u, m.Name).ticket = m.Ticket
-		case replica.MessageGranted:
+		case session.MessageGranted:
 			w.granted(u, m.Name, m.Token)
-		case replica.MessageReleased:
+		case session.MessageReleased:
 			w.released(u, m.Name, m.Token)
 		}
 	})

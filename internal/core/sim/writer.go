@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/session"
 )
 
 // Users who write into the stores of groups. The check: no write is accepted at or below a frontier that was told before (P5).
@@ -89,10 +89,10 @@ func (w *world) useGroup(u *sessionUser, g *userGroup) {
 		if stamp := g.open[rng.IntN(len(g.open))]; !slices.Contains(g.doubts, stamp) {
 			g.doubts = append(g.doubts, stamp)
 		}
-		w.say(u, &replica.SessionRequest{}, nil, false)
+		w.say(u, &session.Request{}, nil, false)
 	case !g.taking && len(g.open) < 8 && !w.closing:
 		g.taking = true
-		w.say(u, &replica.SessionRequest{Group: g.name, Ahead: rng.IntN(4) == 0}, []uint64{1 + rng.Uint64N(3)}, rng.IntN(4) == 0)
+		w.say(u, &session.Request{Group: g.name, Ahead: rng.IntN(4) == 0}, []uint64{1 + rng.Uint64N(3)}, rng.IntN(4) == 0)
 	}
 }
 
@@ -153,7 +153,7 @@ func (w *world) write16(u *sessionUser, g *userGroup, stamp isotone.Timestamp) {
 		default:
 			g.decide(stamp)
 			if u.conn != nil && u.conn.bound && s.rng.IntN(2) == 0 {
-				w.say(u, &replica.SessionRequest{}, nil, false)
+				w.say(u, &session.Request{}, nil, false)
 			}
 		}
 	})
@@ -168,7 +168,7 @@ func (w *world) seal(u *sessionUser, group string, through isotone.Timestamp) {
 		}
 		w.trace("user %d seals %q through %v", u.number, group, through)
 		w.stats.Seals++
-		u.sealed = append(u.sealed, replica.GroupStamp{Group: group, Stamp: through})
+		u.sealed = append(u.sealed, session.GroupStamp{Group: group, Stamp: through})
 	})
 }
 
