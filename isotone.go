@@ -124,6 +124,16 @@ const (
 	// raise itself to (I13). The cluster was set back to an older copy, or the floor is that of
 	// another cluster. Repeating the request cannot help before an operator has acted.
 	CodeRegressed Code = "regressed"
+	// CodeLocked: somebody else holds the lock, or waits for it.
+	CodeLocked Code = "locked"
+	// CodeSessionExpired: the session has ended, and with it all that it held. Begin another one.
+	CodeSessionExpired Code = "session_expired"
+	// CodeNotBound: the connection has no session, or another connection has bound it since.
+	CodeNotBound Code = "not_bound"
+	// CodeNotHeld: the session does not hold the lock.
+	CodeNotHeld Code = "not_held"
+	// CodeFenced: the stamp must not be used for a write any more: stores refuse it.
+	CodeFenced Code = "fenced"
 	// CodeInternal: a bug or a broken machine; the message has the details.
 	CodeInternal Code = "internal"
 )
@@ -175,5 +185,10 @@ var (
 	ErrClock            = &Error{Code: CodeClock, Message: "the clock cannot be trusted"}
 	ErrWrongCluster     = &Error{Code: CodeWrongCluster, Message: "this is another cluster"}
 	ErrRegressed        = &Error{Code: CodeRegressed, Message: "the cluster is behind what the client has seen"}
+	ErrLocked           = &Error{Code: CodeLocked, Message: "somebody else holds the lock"}
+	ErrSessionExpired   = &Error{Code: CodeSessionExpired, Message: "the session has ended"}
+	ErrNotBound         = &Error{Code: CodeNotBound, Message: "the connection has no session"}
+	ErrNotHeld          = &Error{Code: CodeNotHeld, Message: "the lock is not held"}
+	ErrFenced           = &Error{Code: CodeFenced, Message: "the stamp must not be used any more"}
 	ErrInternal         = &Error{Code: CodeInternal, Message: "internal error"}
 )

@@ -31,6 +31,9 @@ var codes = map[string]isotone.Code{
 	"NOWORKER":     isotone.CodeNoWorker,
 	"WRONGCLUSTER": isotone.CodeWrongCluster,
 	"REGRESSED":    isotone.CodeRegressed,
+	"LOCKED":       isotone.CodeLocked,
+	"EXPIRED":      isotone.CodeSessionExpired,
+	"NOTBOUND":     isotone.CodeNotBound,
 	"WRONGTYPE":    isotone.CodeInvalidArgument,
 	"ERR":          isotone.CodeInvalidArgument,
 }

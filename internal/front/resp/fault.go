@@ -42,6 +42,12 @@ func prefixOf(code isotone.Code) string {
 		return "WRONGCLUSTER"
 	case isotone.CodeRegressed:
 		return "REGRESSED"
+	case isotone.CodeLocked:
+		return "LOCKED"
+	case isotone.CodeSessionExpired:
+		return "EXPIRED"
+	case isotone.CodeNotBound:
+		return "NOTBOUND"
 	default:
 		return "ERR"
 	}
