@@ -1,4 +1,4 @@
-// Package reply reads replies of RESP2, the Redis protocol, as a client does. It bounds
+// Package reply reads replies of the Redis protocol, as a client does: those of RESP2, and the maps, nulls and messages of RESP3. It bounds
 // everything that a server could announce, and maps error replies to the codes of
 // package isotone. It does not connect or write; callers own the connection.
 package reply
@@ -32,10 +32,10 @@ type Limits struct {
 
 // Value is a reply other than an error.
 type Value struct {
-	Kind  byte    // '+', ':', '$' or '*', as in RESP
+	Kind  byte    // '+', ':', '$', '*', or '>' for a message, as in RESP
 	Text  []byte  // of '+' and '$'; nil only for the null string
 	Int   int64   // of ':'
-	Items []Value // of '*'
+	Items []Value // of '*' and '>'; a map is an array of its keys and values
 }
 
 // Read reads one reply. It returns an [Error] for an error reply, which leaves the
@@ -63,9 +63,14 @@ func read(r *bufio.Reader, line []byte, bytes int, items *int, depth int) (v Val
 		}
 	case '$':
 		v.Text, err = readBulk(r, line, bytes)
-	case '*':
+	case '_':
+		v.Kind = '$'
+	case '*', '%', '>':
 		n, err := Size(line, *items)
-		if err != nil || depth == 0 {
+		if v.Kind == '%' {
+			v.Kind, n = '*', 2*n
+		}
+		if err != nil || depth == 0 || n > *items {
 			return v, Malformed("%.40q", line)
 		}
 		*items -= n

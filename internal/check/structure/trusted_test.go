@@ -28,8 +28,8 @@ var supporting = strings.Fields(`internal/core/mutant internal/auth/address inte
 
 // The most lines of code, without comments and tests; ARCHITECTURE.md says so, too.
 const (
-	promisingLinesMax = 19700
-	carryingLinesMax  = 22500
+	promisingLinesMax = 20500
+	carryingLinesMax  = 24500
 )
 
 // TestTrusted_ImportsOnlyWhatIsNamed: whatever can break the promise is on a list that people read.

@@ -254,6 +254,16 @@ const (
 	ClaimBeforeFence        // R6: locks of a restored cluster are claimed while holders of the former one believe in theirs
 	LastInFirstOut          // R6: a lock goes to whoever has waited for the shortest time
 	TakeAboveLow            // R10: stamps are issued below what a session has decided, and not registered
+	ValidFromAnswer         // R3: a client believes in its locks from when the answer came
+	ExtendBeforeReconcile   // R3: it extends its belief before it compares what it holds
+	BindNotReconciled       // R3: it goes on with locks that a leader does not know
+	HeardBeforeBound        // R3: it heeds what a leader tells before that has bound it
+	ValidityIgnored         // R5: it acts under a lock in which it may not believe any more
+	GrantAfterRelease       // R7: it takes a grant for a new one that has crossed its release
+	BoundIgnored            // R10: it makes stamps beyond its bound
+	LowWhileTaking          // R11: it decides stamps that are on their way to it
+	DoubtIsDone             // R11: a write without an answer counts as decided
+	DoubtUnanswered         // R11: a doubt counts as soon as it is said
 	TakeRegistersLate       // R10: stamps are registered with the tick after they are issued
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
 	UnrefusedSecond         // liveness: a second change is proposed while one is under way

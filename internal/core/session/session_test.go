@@ -192,7 +192,7 @@ func TestBind_RefusesWhatIsTooMuch(t *testing.T) {
 		t.Error("no connection is accepted")
 	}
 	for what, change := range map[string]func(b *session.Bind){
-		"no ID": func(b *session.Bind) { b.ID = 0 },
+		"no ID":       func(b *session.Bind) { b.ID = 0 },
 		"a short TTL": func(b *session.Bind) { b.TTL = time.Millisecond }, "a long TTL": func(b *session.Bind) { b.TTL = time.Hour },
 		"a long LINGER": func(b *session.Bind) { b.Linger = time.Hour }, "a negative LINGER": func(b *session.Bind) { b.Linger = -1 },
 	} {

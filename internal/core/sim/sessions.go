@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/core/frontier"
 	"github.com/isotone/isotone/internal/core/session"
 )
 
@@ -29,6 +28,8 @@ type sessionState struct {
 	store  store
 	// exclusive is set if LINGER is not below TTL: so no two sessions believe in one lock.
 	exclusive bool
+	// innocents is set if every other user has no fault of its own. Its session must not end.
+	innocents bool
 	// frontiers is what the leader of each term has told last.
 	frontiers map[sessionTerm]isotone.Timestamp
 	// since the last fault
@@ -47,20 +48,20 @@ type sessionTerm struct {
 // sessionUser is a process of a client.
 type sessionUser struct {
 	number      int
-	id          session.ID
-	epoch       uint32
+	client      *session.Client
 	ttl, linger time.Duration
 	rate        float64
-	resumes     time.Duration
-	dead        bool
-	conn        *sessionConn
-	target      *node
-	// valid is until when it may believe in its locks, sent when it asked last, by its clock.
-	valid, sent time.Duration
-	locks       []*userLock
-	writes      []*userGroup
-	// sealed are seals that it has carried out and not told of.
-	sealed []session.GroupStamp
+	// innocent has no fault of its own: it is neither paused nor dies, and its connections work as long as the nodes do.
+	innocent bool
+	resumes  time.Duration
+	dead     bool
+	conn     *sessionConn
+	target   *node
+	// window is how many requests it has under way at most.
+	window int
+	// wants are locks that it wants or has, writes its groups.
+	wants  map[string]bool
+	writes []*userGroup
 }
 
 // sessionConn is a connection of a user to a process.
@@ -69,8 +70,8 @@ type sessionConn struct {
 	user    *sessionUser
 	node    *node
 	process uint64
-	// bound is set once a BIND over it was answered, binding while one is on its way.
-	bound, binding bool
+	// under is how many requests are under way.
+	under int
 	// broken: nothing arrives any more, in either direction.
 	broken bool
 	// upAt and downAt are when the latest message arrives. stuck is until when nothing arrives.
@@ -82,15 +83,14 @@ type sessionConn struct {
 // sessionCall is a request on its way.
 type sessionCall struct {
 	conn *sessionConn
-	q    *session.Request
-	sent time.Duration // by the user's clock
+	*session.Call
 }
 
 func (k *sessionCall) request() *session.Request {
 	if k == nil {
 		return nil
 	}
-	return k.q
+	return &k.Request
 }
 
 func newSessionState(seed uint64) sessionState {
@@ -99,7 +99,7 @@ func newSessionState(seed uint64) sessionState {
 	s.names = []string{"shop/nightly", "x"}[:1+s.rng.IntN(2)]
 	s.groups = []string{"orders", "g"}[:1+s.rng.IntN(2)]
 	s.exclusive = s.rng.IntN(4) > 0
-	s.store = newStore()
+	s.store, s.innocents = newStore(), s.rng.IntN(5) < 2
 	s.forget()
 	return s
 }
@@ -131,6 +131,8 @@ func (w *world) joinSession() {
 	if !s.exclusive {
 		u.linger = time.Duration(s.rng.IntN(4)) * w.cfg.tick
 	}
+	u.window = 1 + s.rng.IntN(3)
+	u.innocent = s.innocents && u.number%2 == 0
 	s.users = append(s.users, u)
 	w.renewSession(u)
 	w.runSession(u)
@@ -139,15 +141,15 @@ func (w *world) joinSession() {
 // renewSession gives a user another session. What it held, and might still write, belongs to the former one.
 func (w *world) renewSession(u *sessionUser) {
 	s := &w.sessions
-	u.id, u.epoch, u.valid, u.locks, u.writes, u.sealed = session.ID(s.rng.Uint64()|1), 0, 0, nil, nil, nil
-	for _, name := range s.names {
-		u.locks = append(u.locks, &userLock{name: name})
-	}
+	u.wants, u.writes = map[string]bool{}, nil
+	var groups []string
 	for _, group := range s.groups {
 		if s.rng.IntN(4) > 0 {
+			groups = append(groups, group)
 			u.writes = append(u.writes, &userGroup{name: group})
 		}
 	}
+	u.client = session.NewClient(session.ID(s.rng.Uint64()|1), u.ttl, u.linger, groups...)
 }
 
 // clock is the steady clock of a user.
@@ -172,42 +174,39 @@ func (w *world) runSession(u *sessionUser) {
 func (w *world) actSession(u *sessionUser) {
 	rng := w.sessions.rng
 	c := u.conn
+	harm := !w.quiet && !u.innocent
 	switch {
 	case c == nil:
-		w.bindSession(u)
-	case !w.quiet && rng.IntN(150) == 0:
+		w.connectSession(u)
+	case harm && rng.IntN(150) == 0:
 		w.trace("user %d dies", u.number)
 		u.dead = true
 		w.breakConn(c)
 		w.joinSession()
-	case !w.quiet && rng.IntN(60) == 0:
+	case harm && rng.IntN(60) == 0:
 		u.resumes = w.now + time.Duration(rng.Int64N(int64(60*w.cfg.tick)))
 		w.trace("user %d is paused for %v", u.number, u.resumes-w.now)
-	case !w.quiet && rng.IntN(60) == 0:
+	case harm && rng.IntN(60) == 0:
 		w.trace("the connection of user %d breaks", u.number)
 		w.breakConn(c)
-	case !w.quiet && rng.IntN(60) == 0:
+	case harm && rng.IntN(60) == 0:
 		c.stuck = w.now + time.Duration(rng.Int64N(int64(40*w.cfg.tick)))
-	case c.binding && w.clock(u)-u.sent > u.ttl: // no answer
+	case u.client.IsSilent(w.clock(u)):
 		w.breakConn(c)
-	case !c.bound:
-	case w.clock(u)-u.sent > u.ttl*3: // nothing comes back
-		w.breakConn(c)
-	case rng.IntN(3) == 0 || len(u.sealed) > 0:
-		w.say(u, &session.Request{}, nil, false)
 	case rng.IntN(2) == 0:
-		w.useLock(u, u.locks[rng.IntN(len(u.locks))])
+		w.useLock(u, w.sessions.names[rng.IntN(len(w.sessions.names))])
 	case len(u.writes) > 0:
 		w.useGroup(u, u.writes[rng.IntN(len(u.writes))])
 	}
+	w.pumpSession(u)
 }
 
-// bindSession connects a user to the node that it takes for the leader.
-func (w *world) bindSession(u *sessionUser) {
+// connectSession connects a user to the node that it takes for the leader.
+func (w *world) connectSession(u *sessionUser) {
 	s := &w.sessions
-	if u.target == nil || s.rng.IntN(20) == 0 {
+	if u.target == nil || s.rng.IntN(20) == 0 || u.innocent {
 		u.target = w.nodes[s.rng.IntN(len(w.nodes))]
-		if l := w.leader(); l != nil && s.rng.IntN(2) == 0 {
+		if l := w.leader(); l != nil && (u.innocent || s.rng.IntN(2) == 0) {
 			u.target = l
 		}
 	}
@@ -217,47 +216,38 @@ func (w *world) bindSession(u *sessionUser) {
 		return
 	}
 	s.last++
-	u.conn = &sessionConn{id: s.last, user: u, node: n, process: n.session, binding: true}
+	u.conn = &sessionConn{id: s.last, user: u, node: n, process: n.session}
 	s.conns[s.last] = u.conn
-	u.epoch++
-	b := &session.Bind{ID: u.id, Epoch: u.epoch, TTL: u.ttl, Linger: u.linger}
-	for _, g := range u.writes {
-		b.Reports = append(b.Reports, g.report())
-	}
-	w.say(u, &session.Request{Bind: b}, nil, false)
+	u.client.Connected()
 }
 
-// report is what may still be written.
-func (g *userGroup) report() frontier.Report {
-	g.taking = false
-	if len(g.open) == 0 {
-		return frontier.Report{Group: g.name, Low: isotone.Timestamp{Index: 1}}
+// pumpSession sends what a user has to say.
+func (w *world) pumpSession(u *sessionUser) {
+	for u.conn != nil && u.conn.under < u.window && !u.dead {
+		k := u.client.Next(w.clock(u))
+		if k == nil {
+			return
+		}
+		w.say(u.conn, k)
 	}
-	return frontier.Report{Group: g.name, Low: slices.MinFunc(g.open, isotone.Timestamp.Compare), High: g.high}
 }
 
-// say sends a request over the connection of a user, with what it has decided and doubts.
-func (w *world) say(u *sessionUser, q *session.Request, counts []uint64, u64 bool) {
-	c := u.conn
-	q.Conn = c.id
-	for _, g := range u.writes {
-		if q.Bind == nil {
-			q.Lows = append(q.Lows, session.GroupStamp{Group: g.name, Stamp: g.low()})
-		}
-		for _, d := range g.doubts {
-			q.Doubts = append(q.Doubts, session.GroupStamp{Group: g.name, Stamp: d})
-		}
+// say sends a request over a connection.
+func (w *world) say(c *sessionConn, k *session.Call) {
+	k.Conn = c.id
+	c.under++
+	if k.Bind != nil {
+		w.trace("user %d binds session %x, epoch %d, with node %d: %v", c.user.number, k.Bind.ID, k.Bind.Epoch, c.node.id, k.Bind.Reports)
 	}
-	q.Sealed, u.sealed = u.sealed, nil
-	u.sent = w.clock(u)
-	if q.Bind != nil {
-		w.trace("user %d binds session %x, epoch %d, with node %d: %v", u.number, u.id, u.epoch, c.node.id, q.Bind.Reports)
+	var counts []uint64
+	if k.Count > 0 {
+		counts = []uint64{k.Count}
 	}
-	k := &call{session: &sessionCall{c, q, u.sent}, counts: counts, ranges: make([]isotone.Range, len(counts)), u64: u64}
+	sent := &call{session: &sessionCall{c, k}, counts: counts, ranges: make([]isotone.Range, len(counts)), u64: k.U64}
 	c.upAt = max(c.upAt, w.now+w.sessionTransit(c))
 	w.after(c.upAt-w.now, func() {
 		if n := c.node; !c.broken && n.up() && n.session == c.process {
-			w.arrive(n, k)
+			w.arrive(n, sent)
 		}
 	})
 }
@@ -301,6 +291,7 @@ func (w *world) readInbox(c *sessionConn) {
 func (w *world) breakConn(c *sessionConn) {
 	if c.user.conn == c {
 		c.user.conn = nil
+		c.user.client.Disconnected()
 	}
 	if c.broken {
 		return
@@ -341,61 +332,23 @@ func (w *world) answerSession(k *call, err *isotone.Error) {
 
 // finishSession handles an answer.
 func (w *world) finishSession(k *call, err *isotone.Error) {
-	c, q := k.session.conn, k.session.q
+	c := k.session.conn
 	u := c.user
-	if q.Group != "" {
-		u.group(q.Group).taking = false
+	c.under--
+	if k.session.Err = err; err == nil {
+		if len(k.ranges) > 0 {
+			k.session.Range = k.ranges[0]
+		}
+		if k.session.Reply.Outcome == session.Alive {
+			w.stats.SessionAnswers++
+			w.sessions.bound[u] = true
+		}
 	}
-	if err != nil {
-		if err.Code != isotone.CodeOverloaded && err.Code != isotone.CodeInvalidArgument || q.Bind != nil {
-			u.target = nil
-			for _, n := range w.nodes {
-				if err.Leader != "" && w.clientAddr(n) == err.Leader {
-					u.target = n
-				}
-			}
-			w.breakConn(c)
-		}
-		return
+	u.client.Answered(k.session.Call, w.clock(u))
+	w.sessionEvents(u, session.Message{})
+	if w.sessions.rng.IntN(4) > 0 {
+		w.pumpSession(u)
 	}
-	switch q.Reply.Outcome {
-	case session.Expired:
-		w.expireSession(u)
-	case session.Unbound:
-		w.breakConn(c)
-	case session.Alive:
-		w.stats.SessionAnswers++
-		w.sessions.bound[u] = true
-		if q.Bind != nil {
-			c.bound, c.binding = true, false
-			w.reconcile(u, q.Reply.Holds)
-		}
-		u.valid = max(u.valid, k.session.sent+u.ttl)
-		w.checkBelief(u)
-		for _, d := range q.Doubts {
-			u.group(d.Group).decide(d.Stamp)
-		}
-		if q.Group != "" {
-			w.takeStamps(u, k)
-		}
-		if q.Lock != nil && len(q.Reply.Holds) > 0 {
-			w.granted(u, q.Lock.Name, q.Reply.Holds[0].Token)
-		}
-	case session.Locked:
-		w.lock(u, q.Lock.Name).wants = false
-	default:
-		w.fail("a request of a session has the outcome %d", q.Reply.Outcome)
-	}
-}
-
-// expireSession has a user give its session up, and begin another.
-func (w *world) expireSession(u *sessionUser) {
-	w.trace("the session of user %d has ended", u.number)
-	w.stats.SessionsExpired++
-	if u.conn != nil {
-		w.breakConn(u.conn)
-	}
-	w.renewSession(u)
 }
 
 // tellSession sends a message of a leader to a user.
@@ -405,29 +358,64 @@ func (w *world) tellSession(m session.Message) {
 		return
 	}
 	w.deliver(c, func() {
-		u := c.user
-		if !c.bound { // the answer to its BIND will show as much
-			return
-		}
-		switch m.Kind {
-		case session.MessageSeal:
-			w.seal(u, m.Group, m.Through)
-		case session.MessageFenced:
-			if g := u.group(m.Group); g != nil {
-				g.open = slices.DeleteFunc(g.open, func(t isotone.Timestamp) bool { return !t.Before(m.Low) && !m.Through.Before(t) })
-			}
-		case session.MessageExpired:
-			w.expireSession(u)
-		case session.MessageSuperseded:
-			w.breakConn(c)
-		case session.MessageQueued:
-			w.lock(u, m.Name).ticket = m.Ticket
-		case session.MessageGranted:
-			w.granted(u, m.Name, m.Token)
-		case session.MessageReleased:
-			w.released(u, m.Name, m.Token)
+		c.user.client.Told(m)
+		w.sessionEvents(c.user, m)
+		if w.sessions.rng.IntN(4) > 0 {
+			w.pumpSession(c.user)
 		}
 	})
+}
+
+// sessionEvents handles what has happened to a user, after a message or an answer.
+func (w *world) sessionEvents(u *sessionUser, m session.Message) {
+	for _, e := range u.client.Events() {
+		switch e.Kind {
+		case session.EventGranted:
+			w.granted(u, e.Name, e.Token)
+		case session.EventLocked, session.EventRefused:
+			delete(u.wants, e.Name)
+		case session.EventLost:
+			delete(u.wants, e.Name)
+			if m.Kind == session.MessageGranted || m.Kind == session.MessageReleased {
+				w.fail("R7: user %d did not release the lock %q with the token %v", u.number, e.Name, e.Token)
+			}
+		case session.EventStamps:
+			w.useStamps(u, e)
+		case session.EventSeal:
+			w.seal(u, e.Group, e.Through)
+		case session.EventDisconnect:
+			w.redirectSession(u, e.Err)
+		case session.EventEnded:
+			w.endSession(u, e.Err)
+		}
+	}
+	w.checkBelief(u)
+}
+
+// redirectSession has a user connect again, to the node that an error names.
+func (w *world) redirectSession(u *sessionUser, err *isotone.Error) {
+	u.target = nil
+	for _, n := range w.nodes {
+		if err.Leader != "" && w.clientAddr(n) == err.Leader {
+			u.target = n
+		}
+	}
+	if u.conn != nil {
+		w.breakConn(u.conn)
+	}
+}
+
+// endSession has a user begin another session.
+func (w *world) endSession(u *sessionUser, err *isotone.Error) {
+	w.trace("the session of user %d has ended: %v", u.number, err)
+	w.stats.SessionsExpired++
+	if u.innocent && !w.closing {
+		w.fail("R4: the session of user %d has ended, which did nothing wrong: %v", u.number, err)
+	}
+	if u.conn != nil {
+		w.breakConn(u.conn)
+	}
+	w.renewSession(u)
 }
 
 // silentSession returns what does not go on of sessions since the last fault, or "".

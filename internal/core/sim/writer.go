@@ -31,14 +31,11 @@ func (s *store) writeLocked(name string, token isotone.Timestamp64) bool {
 	return true
 }
 
-// userGroup is what a user has to do with a group.
+// userGroup is a group of a user, with stamps that may be open.
 type userGroup struct {
-	name string
-	// open are stamps that are not decided, doubts those of them that it does not wait for; issued is the largest that it was issued, high the largest that it
-	// may write. While it takes some, those that come are above issued, and may be below high.
-	open, doubts []isotone.Timestamp
-	issued, high isotone.Timestamp
-	taking       bool
+	name   string
+	stamps []isotone.Timestamp
+	takes  bool
 }
 
 func (u *sessionUser) group(name string) *userGroup {
@@ -50,20 +47,6 @@ func (u *sessionUser) group(name string) *userGroup {
 	return nil
 }
 
-// low is the stamp below which all are decided.
-func (g *userGroup) low() isotone.Timestamp {
-	least := after(g.high)
-	if g.taking {
-		least = after(g.issued)
-	}
-	for _, t := range g.open {
-		if t.Before(least) {
-			least = t
-		}
-	}
-	return least
-}
-
 // after returns the smallest stamp after t.
 func after(t isotone.Timestamp) isotone.Timestamp {
 	if t.Index++; t.Index == 0 {
@@ -72,67 +55,49 @@ func after(t isotone.Timestamp) isotone.Timestamp {
 	return t
 }
 
-// decide removes a stamp from those that are open.
-func (g *userGroup) decide(stamp isotone.Timestamp) {
-	if g == nil {
-		return
-	}
-	g.open = slices.DeleteFunc(g.open, func(o isotone.Timestamp) bool { return o == stamp })
-	g.doubts = slices.DeleteFunc(g.doubts, func(o isotone.Timestamp) bool { return o == stamp })
-}
-
 // useGroup has a user take stamps, or doubt a write.
 func (w *world) useGroup(u *sessionUser, g *userGroup) {
 	rng := w.sessions.rng
+	g.stamps = slices.DeleteFunc(g.stamps, func(t isotone.Timestamp) bool { return !u.client.MayWrite(g.name, t) })
 	switch {
-	case len(g.open) > 0 && rng.IntN(10) == 0:
-		if stamp := g.open[rng.IntN(len(g.open))]; !slices.Contains(g.doubts, stamp) {
-			g.doubts = append(g.doubts, stamp)
-		}
-		w.say(u, &session.Request{}, nil, false)
-	case !g.taking && len(g.open) < 8 && !w.closing:
-		g.taking = true
-		w.say(u, &session.Request{Group: g.name, Ahead: rng.IntN(4) == 0}, []uint64{1 + rng.Uint64N(3)}, rng.IntN(4) == 0)
+	case len(g.stamps) > 0 && rng.IntN(10) == 0:
+		u.client.Doubt(g.name, g.stamps[rng.IntN(len(g.stamps))])
+	case !g.takes && len(g.stamps) < 8 && !w.closing:
+		g.takes = true
+		u.client.Take(g.name, 1+rng.Uint64N(3), rng.IntN(4) == 0, rng.IntN(4) == 0)
 	}
 }
 
-// takeStamps has a user write with the stamps of an answer, and with some that it makes itself.
-func (w *world) takeStamps(u *sessionUser, k *call) {
-	g, q := u.group(k.session.q.Group), k.session.q
-	var stamps []isotone.Timestamp
-	for i := range k.ranges {
-		for _, part := range k.parts(i) {
-			for n := range part.Count {
-				stamps = append(stamps, isotone.Timestamp{Time: part.First.Time, Index: part.First.Index + n})
+// useStamps has a user write with the stamps of an answer, and with some that it makes itself, now or later.
+func (w *world) useStamps(u *sessionUser, e session.Event) {
+	g, r, rng := u.group(e.Group), e.Range, w.sessions.rng
+	g.takes = false
+	w.trace("user %d is to write in %q: %v, and may up to %v", u.number, g.name, r, e.Through)
+	for n := range r.Count {
+		stamp := isotone.Timestamp{Time: r.First.Time, Index: r.First.Index + n}
+		if !u.client.MayWrite(g.name, stamp) {
+			stamp = (isotone.Timestamp64From(r.First) + isotone.Timestamp64(n)).Timestamp()
+		}
+		w.write16(u, g, stamp)
+	}
+	if e.Through == (isotone.Timestamp{}) {
+		return
+	}
+	client, room := u.client, e.Through.Time-r.First.Time+2
+	for range rng.IntN(3) {
+		stamp := isotone.Timestamp{Time: r.First.Time + rng.Uint64N(room), Index: 1<<63 | rng.Uint64N(4)}
+		w.after(time.Duration(rng.Int64N(3)*rng.Int64N(int64(w.cfg.tick))), func() {
+			if !u.dead && u.client == client && w.now >= u.resumes && !client.MayWrite(g.name, stamp) && client.Make(g.name, stamp) {
+				w.write16(u, g, stamp)
 			}
-		}
-	}
-	g.issued = stamps[len(stamps)-1]
-	if g.high.Before(g.issued) {
-		g.high = g.issued
-	}
-	if q.Ahead {
-		for range w.sessions.rng.IntN(3) {
-			if room := q.Reply.Bound.Time - g.issued.Time; room > 0 {
-				stamps = append(stamps, isotone.Timestamp{Time: g.issued.Time + 1 + w.sessions.rng.Uint64N(room), Index: 1 << 63})
-			}
-		}
-		if g.high.Before(q.Reply.Bound) {
-			g.high = q.Reply.Bound
-		}
-	}
-	w.trace("user %d is to write in %q: %v, and may up to %v", u.number, g.name, stamps, g.high)
-	for _, stamp := range stamps {
-		if !slices.Contains(g.open, stamp) { // it may have drawn one twice
-			g.open = append(g.open, stamp)
-			w.write16(u, g, stamp)
-		}
+		})
 	}
 }
 
 // write16 sends a stamped write to the store, where it arrives at any time.
 func (w *world) write16(u *sessionUser, g *userGroup, stamp isotone.Timestamp) {
-	s := &w.sessions
+	s, client := &w.sessions, u.client
+	g.stamps = append(g.stamps, stamp)
 	delay := time.Duration(s.rng.Int64N(int64(2 * w.cfg.tick)))
 	if s.rng.IntN(10) == 0 {
 		delay = time.Duration(s.rng.Int64N(int64(3 * u.ttl)))
@@ -147,13 +112,13 @@ func (w *world) write16(u *sessionUser, g *userGroup, stamp isotone.Timestamp) {
 			w.stats.StampedFenced++
 		}
 		switch {
-		case u.dead || u.group(g.name) != g || !slices.Contains(g.open, stamp):
+		case u.dead || u.client != client || !client.MayWrite(g.name, stamp):
 		case w.now < u.resumes || s.rng.IntN(10) == 0: // the answer is lost, and it is repeated
 			w.write16(u, g, stamp)
 		default:
-			g.decide(stamp)
-			if u.conn != nil && u.conn.bound && s.rng.IntN(2) == 0 {
-				w.say(u, &session.Request{}, nil, false)
+			client.Done(g.name, stamp)
+			if s.rng.IntN(2) == 0 {
+				w.pumpSession(u)
 			}
 		}
 	})
@@ -161,14 +126,14 @@ func (w *world) write16(u *sessionUser, g *userGroup, stamp isotone.Timestamp) {
 
 // seal has a user raise the fence of the store, and tell that later.
 func (w *world) seal(u *sessionUser, group string, through isotone.Timestamp) {
-	s := &w.sessions
+	s, client := &w.sessions, u.client
 	w.after(time.Duration(s.rng.Int64N(int64(w.cfg.tick))), func() {
 		if up := after(through); s.store.fences[group].Before(up) {
 			s.store.fences[group] = up
 		}
 		w.trace("user %d seals %q through %v", u.number, group, through)
 		w.stats.Seals++
-		u.sealed = append(u.sealed, session.GroupStamp{Group: group, Stamp: through})
+		client.Sealed(group, through)
 	})
 }
 
