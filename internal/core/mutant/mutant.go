@@ -253,6 +253,7 @@ const (
 	DigestMissesHolds       // I12: the digest of the state lacks the holds
 	ClaimBeforeFence        // R6: locks of a restored cluster are claimed while holders of the former one believe in theirs
 	LastInFirstOut          // R6: a lock goes to whoever has waited for the shortest time
+	ReleaseUntold           // liveness: nobody is told that a lock is released
 	TakeAboveLow            // R10: stamps are issued below what a session has decided, and not registered
 	ValidFromAnswer         // R3: a client believes in its locks from when the answer came
 	ExtendBeforeReconcile   // R3: it extends its belief before it compares what it holds

@@ -238,6 +238,7 @@ var names = [count]string{
 	LowWhileTaking:          "low-while-taking",
 	DoubtIsDone:             "doubt-is-done",
 	DoubtUnanswered:         "doubt-unanswered",
+	ReleaseUntold:           "release-untold",
 	TakeRegistersLate:       "take-registers-late",
 	UnrefusedBeforeOpen:     "unrefused-before-open",
 	UnrefusedSecond:         "unrefused-second",

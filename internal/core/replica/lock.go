@@ -3,6 +3,7 @@ package replica
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -263,8 +264,9 @@ func (l *locks) applied(term uint64, changes []oracle.HoldChange, freed []string
 				delete(l.claiming, id)
 			}
 			l.tell(id, session.Message{Kind: session.MessageGranted, Name: c.Hold.Name, Token: c.Hold.Token})
-		case oracle.HoldRelease:
-			l.tell(id, session.Message{Kind: session.MessageReleased, Name: c.Hold.Name, Token: c.Hold.Token})
+		case oracle.HoldRelease: // whose entry does not say whose it was
+			by := session.ID(l.proposed[c.Hold.Name].Hold.Session)
+			l.tell(mutant.Pick(mutant.ReleaseUntold, id, by), session.Message{Kind: session.MessageReleased, Name: c.Hold.Name, Token: c.Hold.Token})
 		case oracle.HoldEnd:
 			l.leading.sessions.table.Ended(id)
 			continue
@@ -284,4 +286,18 @@ func (l *locks) tell(id session.ID, m session.Message) {
 	if m.Conn = s.table.ConnOf(id); s.table.Speaks(m.Conn, id) {
 		s.tell(m)
 	}
+}
+
+// Holder returns who holds a lock, as far as this process has applied the log.
+func (r *Replica) Holder(name string) (oracle.Hold, bool) { return r.state.Holds.Get(name) }
+
+// Holders returns the holds of at most limit locks whose names begin with prefix, by name, as [Replica.Holder] does.
+func (r *Replica) Holders(prefix string, limit int) (list []oracle.Hold) {
+	for h := range r.state.Holds.All() {
+		if strings.HasPrefix(h.Name, prefix) {
+			list = append(list, h)
+		}
+	}
+	slices.SortFunc(list, func(a, b oracle.Hold) int { return cmp.Compare(a.Name, b.Name) })
+	return list[:min(len(list), limit)]
 }
