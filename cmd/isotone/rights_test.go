@@ -63,9 +63,14 @@ func rightsTable() string {
 		row := by[need(r.Needs, r.Any)]
 		row[1] = append(row[1], "`"+r.Command+"`")
 		by[need(r.Needs, r.Any)] = row
+		if r.Or != 0 {
+			row := by[need(r.Or, false)]
+			row[1] = append(row[1], "`"+r.Command+"`")
+			by[need(r.Or, false)] = row
+		}
 	}
 	order := []string{"nothing", "any role"}
-	for role := access.Timestamps; role <= access.Timelines; role <<= 1 {
+	for role := access.Timestamps; role <= access.Frontier; role <<= 1 {
 		order = append(order, "`"+role.String()+"`")
 	}
 	var b strings.Builder
@@ -149,7 +154,7 @@ func (v *visitor) allows(needs, or access.Roles, any bool) bool {
 func TestRights_AreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
 	var users []string
-	for role := access.Timestamps; role <= access.Timelines; role <<= 1 {
+	for role := access.Timestamps; role <= access.Frontier; role <<= 1 {
 		users = append(users, fmt.Sprintf(`"%s": {"roles": ["%[1]s"], "secrets": ["HASH"]}`, role))
 	}
 	list := rig.NewUserList(t, `{"users": {`+strings.Join(users, ", ")+`, "nobody": {"roles": [], "secrets": ["HASH"]}}}`)
@@ -204,7 +209,7 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 		add("the socket", access.All, visitor{url: "http://isotone", client: socket(p)})
 	}
 	at := listed.s.AdvertiseAddr
-	for role := access.Timestamps; role <= access.Timelines; role <<= 1 {
+	for role := access.Timestamps; role <= access.Frontier; role <<= 1 {
 		visitors = append(visitors, visitor{
 			name: "user " + role.String(), roles: role, url: "http://" + at, client: plain, redis: at,
 			fields: []string{"Authorization: " + rig.Bearer(role.String(), rig.Secret)}, auth: role.String() + " " + rig.Secret,
@@ -258,7 +263,7 @@ func (v *visitor) asksRedis(t *testing.T) (served int) {
 			c.Does("AUTH "+v.auth, "+OK")
 		}
 		c.Send(strings.TrimSpace(r.Command + " " + map[string]string{
-			"ECHO": "x", "SELECT": "0", "CLIENT": "ID", "WATCH": "k", "CONFIG": "GET x", "CLUSTER": "INFO", "WORKER": "HELP", "AUTH": "x y", "WORKER REVOKE": "9999", "TSIN": "x", "TS64IN": "x", "ORACLE": "x READ",
+			"ECHO": "x", "SELECT": "0", "CLIENT": "ID", "WATCH": "k", "CONFIG": "GET x", "CLUSTER": "INFO", "WORKER": "HELP", "AUTH": "x y", "WORKER REVOKE": "9999", "TSIN": "x", "TS64IN": "x", "ORACLE": "x READ", "SESSION": "KEEP", "LOCK": "LIST", "FRONTIER": "GET x",
 		}[r.Command]))
 		answer, err := c.R.ReadString('\n')
 		if err != nil && err != io.EOF {
@@ -268,7 +273,7 @@ func (v *visitor) asksRedis(t *testing.T) (served int) {
 		if r.Command == "HELLO" && v.roles == 0 {
 			refused = !strings.HasPrefix(answer, "-NOAUTH HELLO must be called") // as in Redis: with AUTH in it, it needs nothing
 		}
-		if allowed := v.allows(r.Needs, 0, r.Any); refused == allowed || strings.Contains(answer, "wrong number of arguments") {
+		if allowed := v.allows(r.Needs, r.Or, r.Any); refused == allowed || strings.Contains(answer, "wrong number of arguments") {
 			t.Errorf("%s: %s needs %v: %q", v.name, r.Command, r.Needs, answer)
 		}
 		if !refused {

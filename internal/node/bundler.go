@@ -7,6 +7,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/disruptor"
+	"github.com/isotone/isotone/internal/core/session"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/loop"
 )
@@ -42,9 +43,10 @@ type bundler struct {
 	host      *loop.Host
 	forwarder Forwarder // nil: none
 
-	submitted   []*front.Batch // in this turn
-	underWay    int            // bundles
-	requestsMax int            // of one bundle
+	submitted   []*front.Batch         // in this turn
+	sessions    map[session.Conn]*bool // which connections of sessions are open
+	underWay    int                    // bundles
+	requestsMax int                    // of one bundle
 	spare       []*bundle
 
 	answered *disruptor.Ring[*bundle]
@@ -59,7 +61,7 @@ type bundle struct {
 }
 
 func newBundler(n *Node, l *loop.Loop) *bundler {
-	b := &bundler{node: n, loop: l, requestsMax: max(1, min(bundleRequestsMax, n.cfg.RequestsMax/4))}
+	b := &bundler{node: n, loop: l, sessions: map[session.Conn]*bool{}, requestsMax: max(1, min(bundleRequestsMax, n.cfg.RequestsMax/4))}
 	var err error
 	if b.answered, err = disruptor.New[*bundle](bundlesMax); err != nil {
 		panic(err) // a constant that is no power of two

@@ -58,6 +58,7 @@ type core struct {
 	returned   []chan struct{} // closed once all worker ids were given back
 	operations []operation     // of operators, before their turn; at most operationsMax
 	carrying   carrying
+	sessions   sessions
 	elections  elections
 	reported   reported
 	// steps is nil but in builds for tests.
@@ -102,6 +103,7 @@ func (c *core) Turn() {
 	}
 	c.carryOut(e)
 	op.answer(e)
+	c.lookAtWatches()
 	if c.forwarder != nil {
 		c.forwarder.Turn(c.loop.Now())
 	}
@@ -193,7 +195,7 @@ func (c *core) reset() {
 	in.Persisted, in.Transfer, in.TransferTo = nil, false, 0
 	in.Change, in.RaiseLevel, in.RaiseFloor, in.Reserve = nil, false, nil, false
 	in.Messages, in.Requests, in.Hellos = in.Messages[:0], in.Requests[:0], in.Hellos[:0]
-	in.Gone = in.Gone[:0]
+	in.Gone, in.SessionsGone = in.Gone[:0], in.SessionsGone[:0]
 	in.Refused = in.Refused[:0]
 	in.Clocks, in.LeaseRequests, in.TimelineRequests = in.Clocks[:0], in.LeaseRequests[:0], in.TimelineRequests[:0]
 	in.ClockAsks, in.ClockAnswers = in.ClockAsks[:0], in.ClockAnswers[:0]
@@ -229,6 +231,7 @@ func (c *core) carryOut(e *replica.Effects) {
 		}
 		answer(c.forwarder, b)
 	}
+	c.tellSessions(e.Sessions)
 	for i := range e.LeaseAnswers {
 		c.lessor.answer(&e.LeaseAnswers[i])
 	}
@@ -272,6 +275,7 @@ func (c *core) Close() {
 		b.Done(b)
 	}
 	c.lessor.close(err)
+	c.closeWatches(err)
 	if c.forwarder != nil {
 		c.forwarder.Close()
 	}

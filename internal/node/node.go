@@ -23,6 +23,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/session"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/storage"
@@ -43,6 +44,8 @@ type Node struct {
 	draining atomic.Bool
 	operates atomic.Pointer[func(context.Context, front.Carried) (int, []byte)] // see OperateBy
 	began    time.Duration                                                      // constant; as core.mono
+	// sessionConns numbers the connections of clients with sessions.
+	sessionConns atomic.Uint64
 
 	failOnce sync.Once
 	failed   chan struct{} // closed when err is set
@@ -149,6 +152,7 @@ func (n *Node) build(loops []*loop.Loop, r *replica.Replica, store *storage.Stor
 	c := &core{
 		node: n, loop: loops[0], replica: r, disk: newDisk(store), queue: newSubmitQueue(loops[0].Wake),
 		lessor: lessor{open: map[uint64]*front.WorkerRequest{}}, timelines: timelineRequests{open: map[uint64]chan<- replica.TimelineAnswer{}}, forwarder: forwarder(loops[0]), wall: n.cfg.Clock.Wall(),
+		sessions: sessions{tells: map[session.Conn]func(session.Message){}},
 	}
 	c.disk.saved = func(w *replica.Write) { n.post(func() { c.next.Persisted = w }) }
 	c.disk.failed = n.fail

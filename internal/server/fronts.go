@@ -162,9 +162,10 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 		Limits: http2.Limits{StreamsMax: cfg.web.Limits.StreamsMax, HeaderBytesMax: cfg.web.Limits.HeaderBytesMax, WriteTimeout: cfg.web.Limits.WriteTimeout},
 	})
 	lessor, _ := b.(front.Lessor) // a node is
+	sessions, _ := b.(front.Sessions)
 	redis := resp.New(resp.Config{
 		Backend: b, IDs: ids, Clock: cfg.web.Clock, Lessor: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Trace: cfg.trace, Version: cfg.version,
-		Post: func(f func()) { l.Post(f) }, SlotsOfTimelines: cfg.slotsOfTimelines,
+		Post: func(f func()) { l.Post(f) }, SlotsOfTimelines: cfg.slotsOfTimelines, Sessions: sessions,
 	})
 	var g *gate.Gate
 	entry := gate.Config{

@@ -19,6 +19,7 @@ import (
 var ofOrders = map[string][]string{
 	"issues timestamps": {"/timestamp", "/oracle", grpc.PathTimestampsGet, grpc.PathTimestampsStream, "TS", "TS64", "TSIN", "TS64IN", "ORACLE"},
 	"the cluster clock": {"/interval", grpc.PathIntervalGet, grpc.PathIntervalStamp, grpc.PathIntervalWait, "INTERVAL"},
+	"sessions":          {"SESSION", "LOCK", "FRONTIER"},
 	"changes timelines": {"/admin/timelines"},
 	"no order": {
 		"/api/snowflake", grpc.PathIDsGet, grpc.PathHealthCheck, grpc.PathHealthWatch, grpc.PathReflection, grpc.PathReflectionAlpha, "/state", "/metrics", "/members", "/membership",
@@ -39,8 +40,8 @@ func TestOrders_EveryOperationHasARule(t *testing.T) {
 	check := func(name string, needs, or access.Roles, clock bool) {
 		kind := kinds[name]
 		delete(kinds, name)
-		if (kind == "the cluster clock") != clock || (kind == "changes timelines") != (or == access.Timelines) || kind == "" ||
-			(kind == "issues timestamps" || clock) != (needs&access.Timestamps != 0) || (kind == "operators") != (needs == access.Admin && or == 0 && !strings.HasPrefix(name, "WORKER")) {
+		if (kind == "the cluster clock" || kind == "sessions") != clock || (kind == "changes timelines") != (or == access.Timelines) || kind == "" ||
+			(kind == "issues timestamps" || kind == "the cluster clock") != (needs&access.Timestamps != 0) || (kind == "sessions") != ((needs|or)&(access.Locks|access.Frontier) != 0) || (kind == "operators") != (needs == access.Admin && or == 0 && !strings.HasPrefix(name, "WORKER")) {
 			t.Errorf("%s is %q here, and needs %v, or %v; of the clock: %v", name, kind, needs, or, clock)
 		}
 	}
@@ -48,7 +49,7 @@ func TestOrders_EveryOperationHasARule(t *testing.T) {
 		check(r.Path, r.Needs, r.Or, r.Clock)
 	}
 	for _, r := range resp.Rights() {
-		check(r.Command, r.Needs, 0, r.Clock)
+		check(r.Command, r.Needs, r.Or, r.Clock)
 	}
 	if len(kinds) > 0 {
 		t.Errorf("there are no such operations: %v", kinds)

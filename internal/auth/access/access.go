@@ -37,19 +37,23 @@ const (
 	Floors
 	// Timelines: creating and deleting the timelines that the user may use.
 	Timelines
+	// Locks: sessions, and locks of any name.
+	Locks
+	// Frontier: sessions, and writes in groups of any name.
+	Frontier
 
 	// All has every role.
-	All = Timestamps | IDs | Workers | Live | Metrics | Admin | Floors | Timelines
+	All = Timestamps | IDs | Workers | Live | Metrics | Admin | Floors | Timelines | Locks | Frontier
 	// Products are what clients of a cluster use, and cannot do harm with.
 	Products = Timestamps | IDs | Live
 	// Local is what clients of this machine have besides, without credentials: leases of workers, which are bounded for
-	// each address, and metrics. It gives no operator's rights.
-	Local = Products | Workers | Metrics
+	// each address, sessions, and metrics. It gives no operator's rights.
+	Local = Products | Workers | Metrics | Locks | Frontier
 	// Alone is what clients of this machine have where nobody else can connect.
 	Alone = All &^ Floors
 )
 
-var roleNames = []string{"timestamps", "ids", "workers", "live", "metrics", "admin", "floors", "timelines"}
+var roleNames = []string{"timestamps", "ids", "workers", "live", "metrics", "admin", "floors", "timelines", "locks", "frontier"}
 
 // String returns the names, separated by commas.
 func (r Roles) String() string {

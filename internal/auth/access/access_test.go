@@ -107,7 +107,7 @@ func TestAnonymous_Rights(t *testing.T) {
 			elsewhere: tc.elsewhere, {}: tc.elsewhere,
 		} {
 			s := session(t, c, addr)
-			for role := access.Timestamps; role <= access.Timelines; role <<= 1 {
+			for role := access.Timestamps; role <= access.Frontier; role <<= 1 {
 				err := s.Require(role)
 				if want&role != 0 && err != nil || want&role == 0 && !errors.Is(err, isotone.ErrUnauthorized) {
 					t.Errorf("%s: %v needs %v: %v", tc.name, addr, role, err)

@@ -185,7 +185,7 @@ func TestModel_NobodyHasARightThatTheModelDoesNotGive(t *testing.T) {
 			}
 			for i, s := range all {
 				want := m.rolesOf(s)
-				for role := access.Timestamps; role <= access.Timelines; role <<= 1 {
+				for role := access.Timestamps; role <= access.Frontier; role <<= 1 {
 					if s.May(role) != (want&role != 0) || (s.Require(role) == nil) != (want&role != 0) {
 						t.Fatalf("seed %d, step %d (%s): session %d has %v: %v, want roles %v", seed, step, what, i, role, s.May(role), want)
 					}

@@ -55,6 +55,7 @@ internal/host/stops:            internal/core/oracle internal/core/replica ; go.
 internal/host/utc:              ; golang.org/x/sys
 internal/host/telemetry:        internal/host/utc ; github.com/prometheus/client_golang
 internal/host/supervisor:
+internal/host/process:          ; golang.org/x/sys
 internal/host/listen:           internal/auth/address
 internal/host/loop:             ; golang.org/x/sys
 internal/host/secure:           internal/host/loop
@@ -62,7 +63,7 @@ internal/host/storage:          internal/core/journal ; go.etcd.io/raft/v3 googl
 internal/host/backup:           internal/host/storage
 internal/host/peer:             internal/core/route internal/core/wire ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
-client:                         . snowflake internal/reply internal/core/interval internal/core/search internal/host/steady
+client:                         . snowflake internal/reply internal/core/interval internal/core/search internal/core/session internal/host/steady
 
 internal/front/head:
 internal/front:                 . snowflake internal/core/interval internal/core/timeline internal/core/session internal/host/trace
@@ -72,14 +73,14 @@ internal/front/admin:           . internal/auth/address internal/front internal/
 internal/front/requestid:
 internal/front/stats:           . internal/host/trace internal/front/requestid ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 internal/front/http1:           . snowflake internal/core/interval internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/requestid
-internal/front/resp:            . snowflake internal/core/interval internal/core/timeline internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/requestid
+internal/front/resp:            . snowflake internal/core/interval internal/core/timeline internal/core/session internal/core/frontier internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/requestid
 internal/front/grpc:            . snowflake internal/core/interval internal/core/timeline internal/auth/access internal/host/trace internal/front internal/front/httpapi ; google.golang.org/protobuf
 internal/front/pd:              . internal/auth/access internal/front internal/front/grpc internal/front/httpapi ; google.golang.org/protobuf
 internal/front/http2:           . internal/auth/access internal/host/loop internal/front internal/front/grpc internal/front/http1 ; golang.org/x/net
 internal/front/web:             . snowflake internal/core/interval internal/auth/access internal/host/listen internal/host/trace internal/front internal/front/grpc internal/front/httpapi internal/front/stats internal/front/requestid ; github.com/quic-go/quic-go
 internal/front/thriftrpc:       . snowflake internal/auth/access internal/host/listen internal/front ; github.com/apache/thrift
 
-internal/node:                  . snowflake disruptor internal/host/steady internal/core/interval internal/core/timeline internal/core/oracle internal/core/replica internal/core/wire internal/host/storage internal/host/backup internal/auth/access internal/auth/certname internal/auth/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
+internal/node:                  . snowflake disruptor internal/host/steady internal/core/interval internal/core/timeline internal/core/session internal/core/oracle internal/core/replica internal/core/wire internal/host/storage internal/host/backup internal/auth/access internal/auth/certname internal/auth/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 internal/proxy/balance:         .
 internal/proxy:                 . internal/auth/address internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/proxy/balance internal/front/requestid internal/front/stats ; golang.org/x/sys
 internal/proxy/forward:         . internal/core/timeline internal/host/loop internal/host/trace internal/front

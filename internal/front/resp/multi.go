@@ -88,7 +88,7 @@ func (t *transaction) add(cmd *command, args [][]byte, text []byte, r *reply) bo
 		r.unknown(args)
 	case !cmd.takes(len(args)):
 		r.wrongArity(strings.ToLower(cmd.name))
-	case cmd.name == "WORKER", cmd.name == "AUTH", cmd.name == "HELLO":
+	case cmd.name == "WORKER", cmd.name == "AUTH", cmd.name == "HELLO", isOfSessions(cmd.name):
 		// An abandoned transaction could not say what it has leased, or for whom.
 		r.fault("ERR", cmd.name+" is not allowed between MULTI and EXEC")
 	case cmd.name == "INTERVAL" && waitsForPast(args):

@@ -89,7 +89,7 @@ var raw = []struct{ name, say, want string }{
 		id40(2) + " b.example:8082@0 slave " + id40(1) + " 0 0 7 connected\n" +
 		id40(3) + " ::1:8083@0 slave " + id40(1) + " 0 0 7 connected\n")},
 	{"command", "COMMAND COUNT\r\nCOMMAND INFO TS nosuch\r\nCOMMAND GETKEYS TS 5\r\nCOMMAND GETKEYS TS\r\nCOMMAND GETKEYS snowflake 3 AS STRING\r\nCOMMAND GETKEYS PING x\r\nCOMMAND GETKEYS nosuch\r\nCOMMAND DOCS nosuch\r\n",
-		":28\r\n*2\r\n*10\r\n$2\r\nts\r\n:-1\r\n*1\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n*-1\r\n*1\r\n$1\r\n5\r\n-ERR The command has no key arguments\r\n" +
+		":31\r\n*2\r\n*10\r\n$2\r\nts\r\n:-1\r\n*1\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n*-1\r\n*1\r\n$1\r\n5\r\n-ERR The command has no key arguments\r\n" +
 			"*1\r\n$1\r\n3\r\n-ERR The command has no key arguments\r\n-ERR Invalid command specified\r\n*0\r\n"},
 	{"transaction", "MULTI\r\nTS\r\nTS 5\r\nPING x\r\nTS 0\r\nTS 1 LEASE\r\n" + plain + plain + "EXEC\r\nTS\r\n",
 		"+OK\r\n" + strings.Repeat("+QUEUED\r\n", 7) + "*7\r\n" + stamp(0) + stamp(1) + "$1\r\nx\r\n" + badCount("0") + stamp(6) + stamp(7) + stamp(8) + stamp(9)},
@@ -273,7 +273,7 @@ func TestRaw_TellsTheCluster(t *testing.T) {
 
 func TestCommandNames(t *testing.T) {
 	names := strings.Join(CommandNames(), " ")
-	const want = "ASKING AUTH CLIENT CLUSTER COMMAND CONFIG DISCARD ECHO EXEC HELLO INFO INTERVAL MULTI ORACLE PING QUIT READONLY READWRITE RESET SELECT SNOWFLAKE TS TS64 TS64IN TSIN UNWATCH WATCH WORKER"
+	const want = "ASKING AUTH CLIENT CLUSTER COMMAND CONFIG DISCARD ECHO EXEC FRONTIER HELLO INFO INTERVAL LOCK MULTI ORACLE PING QUIT READONLY READWRITE RESET SELECT SESSION SNOWFLAKE TS TS64 TS64IN TSIN UNWATCH WATCH WORKER"
 	if names != want {
 		t.Errorf("got %s\nwant %s", names, want)
 	}

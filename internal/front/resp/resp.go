@@ -52,6 +52,8 @@ type Config struct {
 	Clock front.Clock
 	// Lessor answers WORKER; nil means that worker ids are not leased here.
 	Lessor front.Lessor
+	// Sessions answers SESSION, LOCK and FRONTIER; nil means that there are none here.
+	Sessions front.Sessions
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the choice
 	// to the backend.
 	Mode isotone.ReadMode
@@ -129,6 +131,8 @@ func (f *Front) Stop() {
 		switch {
 		case c.awaited != nil:
 			c.endPastWait(errStopping)
+		case c.asking() != nil && (c.asking().answered || c.asking().watch != nil):
+			c.endAsking(errStopping)
 		case !c.waiting:
 			c.wire.Close(ErrStopped)
 		}

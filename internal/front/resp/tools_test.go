@@ -70,7 +70,7 @@ func TestRedisCLI(t *testing.T) {
 		{"-3 info server", "isotone_version:test"},
 		{"-3 cluster shards", "slots 0\n16383\n"},
 		{"cluster nodes", "myself,master - 0 0 1 connected 0-16383\n"},
-		{"command count", "^28\n$"},
+		{"command count", "^31\n$"},
 		{"-3 command docs ts", "summary"},
 		{"-c -p " + r.node(2).port() + " --no-raw ts 1 quorum", `^".{16,}"\n$`}, // redirected
 		{"-p " + r.node(2).port() + " ts", "^MOVED 0 " + r.node(1).addr},
