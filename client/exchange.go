@@ -64,6 +64,13 @@ func (c *Client) toLeader(ctx context.Context, command ...string) (reply.Value, 
 
 // toLeaderUnless is toLeader that returns a refusal with the code last at once.
 func (c *Client) toLeaderUnless(ctx context.Context, last isotone.Code, command ...string) (reply.Value, error) {
+	return c.toLeaderBy(ctx, c.opt.DialTimeout, last, func(ctx context.Context, addr string) (reply.Value, error) {
+		return c.execute(ctx, addr, command...)
+	})
+}
+
+// toLeaderBy is toLeaderUnless by attempts that execute makes, each of which ends after timeout.
+func (c *Client) toLeaderBy(ctx context.Context, timeout time.Duration, last isotone.Code, execute func(ctx context.Context, addr string) (reply.Value, error)) (reply.Value, error) {
 	if !c.enter() {
 		return reply.Value{}, ErrClosed
 	}
@@ -77,8 +84,8 @@ func (c *Client) toLeaderUnless(ctx context.Context, last isotone.Code, command 
 		if addr == "" {
 			addr = c.nextAddr(failures)
 		}
-		attempt, cancel := context.WithTimeout(ctx, c.opt.DialTimeout)
-		v, err := c.execute(attempt, addr, command...)
+		attempt, cancel := context.WithTimeout(ctx, timeout)
+		v, err := execute(attempt, addr)
 		cancel()
 		c.report(addr, err)
 		var refusal *isotone.Error

@@ -1,0 +1,411 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/testnode"
+)
+
+// sessionClient returns a client of a node of its own.
+func sessionClient(t *testing.T) (c *client.Client, addr string) {
+	t.Helper()
+	_, so, _ := testnode.RunSockets(t, nil)
+	addr = so.HTTP.Addr().String()
+	return dialSessions(t, addr), addr
+}
+
+func dialSessions(t *testing.T, addr string) *client.Client {
+	t.Helper()
+	c, err := client.New(soon(t), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func newSession(t *testing.T, c *client.Client, o client.SessionOptions) *client.Session {
+	t.Helper()
+	s, err := c.NewSession(soon(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestMutex_IsHeldByOne(t *testing.T) {
+	c, addr := sessionClient(t)
+	ctx := soon(t)
+	a, b := newSession(t, c, client.SessionOptions{}), newSession(t, dialSessions(t, addr), client.SessionOptions{})
+	m, o := a.Mutex("shop/nightly"), b.Mutex("shop/nightly")
+	held, err := m.Lock(ctx)
+	if err != nil || m.Check() != nil || held.Err() != nil {
+		t.Fatal(err, m.Check(), held.Err())
+	}
+	if _, err := o.TryLock(ctx); !errors.Is(err, isotone.ErrLocked) {
+		t.Errorf("a lock that somebody holds is tried: %v", err)
+	}
+	if h, err := c.Holder(ctx, "shop/nightly"); err != nil || h.Token != m.Token64() {
+		t.Errorf("its holder is %v, %v", h, err)
+	}
+	if err := o.Unlock(ctx); !errors.Is(err, isotone.ErrNotHeld) {
+		t.Errorf("somebody else unlocks it: %v", err)
+	}
+	first := m.Token64()
+	got := make(chan error, 1)
+	go func() { _, err := o.Lock(ctx); got <- err }()
+	if err := m.Unlock(ctx); err != nil || m.Check() == nil || held.Err() == nil {
+		t.Errorf("unlock: %v; then %v, %v", err, m.Check(), held.Err())
+	}
+	if err := <-got; err != nil || o.Token64() <= first || o.Check() != nil {
+		t.Errorf("the next holder has %v after %v: %v", o.Token64(), first, err)
+	}
+	if err := b.Close(ctx); err != nil || b.Err() != client.ErrClosed && !errors.Is(b.Err(), isotone.ErrSessionExpired) {
+		t.Errorf("close: %v, %v", err, b.Err())
+	}
+	if _, err := m.Lock(ctx); err != nil { // which the end of the session has freed
+		t.Error(err)
+	}
+	if _, err := o.Lock(ctx); err == nil {
+		t.Error("a session that has ended locks")
+	}
+}
+
+// TestMutex_CountsForAllGoroutines: those of one session exclude each other, in any number.
+func TestMutex_CountsForAllGoroutines(t *testing.T) {
+	c, addr := sessionClient(t)
+	ctx := soon(t)
+	var inside, sum int
+	var guard sync.Mutex
+	var all sync.WaitGroup
+	for _, s := range []*client.Session{newSession(t, c, client.SessionOptions{}), newSession(t, dialSessions(t, addr), client.SessionOptions{})} {
+		for range 8 {
+			all.Go(func() {
+				for range 5 {
+					m := s.Mutex("x")
+					if _, err := m.Lock(ctx); err != nil {
+						t.Error(err)
+						return
+					}
+					guard.Lock()
+					if inside++; inside > 1 {
+						t.Errorf("%d hold the lock", inside)
+					}
+					sum++
+					guard.Unlock()
+					guard.Lock()
+					inside--
+					guard.Unlock()
+					if err := m.Unlock(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	if all.Wait(); sum != 80 {
+		t.Errorf("%d of 80", sum)
+	}
+}
+
+func TestMutex_IsNotWaitedForAnyMore(t *testing.T) {
+	c, addr := sessionClient(t)
+	ctx := soon(t)
+	a, b := newSession(t, c, client.SessionOptions{}), newSession(t, dialSessions(t, addr), client.SessionOptions{})
+	m, o := a.Mutex("x"), b.Mutex("x")
+	if _, err := m.Lock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if _, err := o.Lock(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a lock is waited for beyond the deadline: %v", err)
+	}
+	if err := m.Unlock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Lock(ctx); err != nil { // it is not the other's
+		t.Error(err)
+	}
+}
+
+// TestSession_IsLostInTime: the context of a holder is done although nobody tells it anything.
+func TestSession_IsLostInTime(t *testing.T) {
+	stop, so, _ := testnode.RunSockets(t, nil)
+	c := dialSessions(t, so.HTTP.Addr().String())
+	s := newSession(t, c, client.SessionOptions{TTL: 200 * time.Millisecond})
+	m := s.Mutex("x")
+	held, err := m.Lock(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	<-held.Done()
+	if m.Check() == nil || !errors.Is(context.Cause(held), isotone.ErrSessionExpired) || s.ValidFor() > 0 {
+		t.Errorf("%v, %v, %v", m.Check(), context.Cause(held), s.ValidFor())
+	}
+	if err := m.Unlock(soon(t)); !errors.Is(err, isotone.ErrNotHeld) {
+		t.Errorf("unlock: %v", err)
+	}
+}
+
+func TestSession_EndsWithItsClient(t *testing.T) {
+	c, _ := sessionClient(t)
+	s := newSession(t, c, client.SessionOptions{})
+	m := s.Mutex("x")
+	held, err := m.Lock(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	<-s.Done()
+	<-held.Done()
+	if !errors.Is(s.Err(), client.ErrClosed) {
+		t.Error(s.Err())
+	}
+	if _, err := c.NewSession(soon(t), client.SessionOptions{}); !errors.Is(err, client.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+func TestSession_RefusesBadOptions(t *testing.T) {
+	c, _ := sessionClient(t)
+	for _, o := range []client.SessionOptions{{TTL: time.Millisecond}, {TTL: time.Hour}, {Linger: time.Hour}, {Linger: -1}, {TTL: time.Second + 1}} {
+		if _, err := c.NewSession(soon(t), o); !errors.Is(err, isotone.ErrInvalidArgument) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	s := newSession(t, c, client.SessionOptions{})
+	if _, err := s.Mutex("").Lock(soon(t)); !errors.Is(err, isotone.ErrInvalidArgument) {
+		t.Errorf("a lock without a name: %v", err)
+	}
+	if _, err := s.Mutex("x").Lock(soon(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestElection_TellsOthers(t *testing.T) {
+	c, addr := sessionClient(t)
+	ctx := soon(t)
+	a, b := newSession(t, c, client.SessionOptions{}).Election("leader"), newSession(t, dialSessions(t, addr), client.SessionOptions{}).Election("leader")
+	watching, stopWatching := context.WithCancel(ctx)
+	seen := make(chan client.Holder, 10)
+	go func() {
+		defer close(seen)
+		for h, err := range a.Observe(watching) {
+			if err != nil {
+				return
+			}
+			seen <- h
+		}
+	}()
+	if h := <-seen; h != (client.Holder{}) {
+		t.Errorf("%v leads before anybody was elected", h)
+	}
+	if _, err := a.Campaign(ctx, "10.0.0.7:80"); err != nil {
+		t.Fatal(err)
+	}
+	if h := <-seen; h.Value != "10.0.0.7:80" || h.Token.Timestamp() != a.Token() {
+		t.Errorf("%v leads", h)
+	}
+	elected := make(chan error, 1)
+	go func() { _, err := b.Campaign(ctx, "10.0.0.8:80"); elected <- err }()
+	if err := a.Resign(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := <-elected; err != nil {
+		t.Error(err)
+	}
+	for h := range seen {
+		if h.Value == "10.0.0.8:80" {
+			break
+		}
+	}
+	stopWatching()
+	for range seen { // until it has ended
+	}
+}
+
+// sealed is a fence that counts.
+type sealed struct {
+	mu      sync.Mutex
+	through isotone.Timestamp
+	seals   int
+	fails   int // of the next seals
+}
+
+func (s *sealed) Seal(_ context.Context, through isotone.Timestamp) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fails > 0 {
+		s.fails--
+		return errors.New("the store is away")
+	}
+	if s.seals++; s.through.Before(through) {
+		s.through = through
+	}
+	return nil
+}
+
+func (s *sealed) at() isotone.Timestamp {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.through
+}
+
+func TestFrontier_FollowsWrites(t *testing.T) {
+	c, addr := sessionClient(t)
+	ctx := soon(t)
+	fence := &sealed{fails: 2}
+	if _, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: fence}); err == nil {
+		t.Error("a writer begins without having sealed")
+	}
+	fence.fails = 0
+	w, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: fence})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence.mu.Lock()
+	fence.fails = 3
+	fence.mu.Unlock()
+	var writes []*client.FrontierWrite
+	for range 10 {
+		o, err := w.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(writes); n > 0 && !writes[n-1].Stamp().Before(o.Stamp()) {
+			t.Errorf("%v after %v", o.Stamp(), writes[n-1].Stamp())
+		}
+		writes = append(writes, o)
+	}
+	r := dialSessions(t, addr).Frontier("orders")
+	defer r.Close()
+	for i, o := range writes {
+		if f, err := r.At(ctx); err != nil || !f.Before(o.Stamp()) {
+			t.Errorf("the frontier is at %v before write %d is decided: %v", f, i, err)
+		}
+		if err := o.Check(); err != nil {
+			t.Error(err)
+		}
+		if i%3 == 2 {
+			o.Unknown()
+		} else {
+			o.Done()
+		}
+		if f, err := r.Wait(ctx, o.Stamp()); err != nil || f.Before(o.Stamp()) {
+			t.Errorf("the frontier is at %v: %v", f, err)
+		}
+		if i%3 == 2 && fence.at().Before(o.Stamp()) {
+			t.Errorf("the frontier has passed a write in doubt, and the fence is at %v", fence.at())
+		}
+		if o.Check() == nil {
+			t.Error("a write that is decided may be made")
+		}
+	}
+	now, err := c.Timestamp(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Wait(ctx, now); err != nil {
+		t.Error(err)
+	}
+	for f, err := range r.Follow(ctx) {
+		if err != nil || !now.Before(f) {
+			t.Errorf("it is at %v: %v", f, err)
+		}
+		break
+	}
+	o, err := w.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.Begin(ctx); err == nil || o.Check() == nil {
+		t.Error("a writer that is closed goes on")
+	}
+}
+
+// TestFrontier_PassesTheDead: what a writer has left is sealed by another one.
+func TestFrontier_PassesTheDead(t *testing.T) {
+	c, addr := sessionClient(t)
+	ctx := soon(t)
+	fence := &sealed{}
+	dead, err := dialSessions(t, addr).NewFrontier(ctx, "orders", client.FrontierOptions{Fence: &sealed{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := dead.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: fence}); err != nil {
+		t.Fatal(err)
+	}
+	_ = dead.Close(ctx)
+	r := c.Frontier("orders")
+	defer r.Close()
+	if f, err := r.Wait(ctx, o.Stamp()); err != nil || fence.at().Before(o.Stamp()) {
+		t.Errorf("the frontier is at %v and the fence at %v: %v", f, fence.at(), err)
+	}
+}
+
+// TestFrontier_SharesRequests: many writers at once get stamps of their own.
+func TestFrontier_SharesRequests(t *testing.T) {
+	c, _ := sessionClient(t)
+	ctx := soon(t)
+	w, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: &sealed{}, U64: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	seen := map[isotone.Timestamp]bool{}
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			for range 20 {
+				short, cancel := context.WithCancel(ctx)
+				o, err := w.Begin(short)
+				cancel()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if seen[o.Stamp()] || isotone.Timestamp64From(o.Stamp()).Timestamp() != o.Stamp() {
+					t.Errorf("%v twice, or of no 64-bit form", o.Stamp())
+				}
+				seen[o.Stamp()] = true
+				mu.Unlock()
+				o.Done()
+			}
+		})
+	}
+	all.Wait()
+	late, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := w.Begin(late); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	r := c.Frontier("orders")
+	defer r.Close()
+	now, _ := c.Timestamp(ctx)
+	if _, err := r.Wait(ctx, now); err != nil { // also what nobody has got is decided
+		t.Error(err)
+	}
+}
