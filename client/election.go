@@ -22,12 +22,12 @@ type Election struct {
 
 // Election returns the election of that name. It is the lock of that name.
 func (s *Session) Election(name string) *Election {
-	return &Election{session: s, name: name, mutex: s.mutex(name, "")}
+	return &Election{session: s, name: name, mutex: s.Mutex(name)}
 }
 
 // Campaign waits until this process leads, or ctx is done. Others are told value, at most 128 bytes. The context that it returns is done when it does not lead any more; see [Mutex.Lock].
 func (e *Election) Campaign(ctx context.Context, value string) (context.Context, error) {
-	m := e.session.mutex(e.name, value)
+	m := e.session.Mutex(e.name).WithValue(value)
 	led, err := m.Lock(ctx)
 	if err == nil {
 		e.mu.Lock()
@@ -51,7 +51,7 @@ func (e *Election) held() *Mutex {
 
 // Holder says who holds a lock. The zero value stands for nobody.
 type Holder struct {
-	// Value is what the holder tells others; "" unless it is the leader of an [Election].
+	// Value is what the holder tells others; see [Mutex.WithValue] and [Election.Campaign].
 	Value string
 	Token isotone.Timestamp64
 }

@@ -100,13 +100,14 @@ type Mutex struct {
 }
 
 // Mutex returns the lock of that name: 1 to 128 bytes.
-func (s *Session) Mutex(name string) *Mutex { return s.mutex(name, "") }
-
-func (s *Session) mutex(name, value string) *Mutex {
+func (s *Session) Mutex(name string) *Mutex {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &Mutex{lock: s.lock(name), value: value}
+	return &Mutex{lock: s.lock(name)}
 }
+
+// WithValue returns the same lock, of whose holder others are told value, at most 128 bytes; see [Client.Holder].
+func (m *Mutex) WithValue(value string) *Mutex { return &Mutex{lock: m.lock, value: value} }
 
 // Lock waits until the session holds the lock, or ctx is done. The context that it returns is one of ctx, and is done as soon as the session does not
 // believe in the lock any more, before anybody else may have it: do what the lock protects with it. End it with [Mutex.Unlock].

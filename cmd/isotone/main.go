@@ -42,6 +42,7 @@ type cli struct {
 	Conformance conformanceCmd `cmd:"" help:"Check that a client, in any language, keeps the rules of clients."`
 	Timestamp   timestampCmd   `cmd:"" help:"Print timestamps of a running cluster."`
 	ID          idCmd          `cmd:"" name:"id" help:"Print Snowflake IDs of a running cluster."`
+	Lock        lockCmd        `cmd:"" help:"Run a command while holding a lock, and end it in time if the lock is lost."`
 	Decode      decodeCmd      `cmd:"" help:"Explain timestamps, IDs and cluster IDs."`
 	Status      statusCmd      `cmd:"" help:"Show the leader and every member of a running cluster."`
 	Ready       readyCmd       `cmd:"" help:"Succeed if a node is ready: for the health checks of containers and scripts."`
@@ -108,6 +109,13 @@ func run(args []string, con console) int {
 	defer stop()
 	ctx.BindTo(sig, (*context.Context)(nil))
 	if err := ctx.Run(con); err != nil {
+		var exit exitCode
+		if errors.As(err, &exit) {
+			if exit.err != nil {
+				printError(con.err, exit.err)
+			}
+			return exit.code
+		}
 		printError(con.err, err)
 		if errors.As(err, new(usageError)) {
 			return exitUsage
@@ -115,6 +123,20 @@ func run(args []string, con console) int {
 		return exitFailure
 	}
 	return 0
+}
+
+// exitCode has isotone exit with a code of its own. Without err it has said why.
+type exitCode struct {
+	code int
+	err  error
+}
+
+// Error returns what is to be said.
+func (e exitCode) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
 }
 
 // newParser returns a parser of args into c. It knows no other command than the one that args name, because to describe all

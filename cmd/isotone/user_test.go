@@ -88,7 +88,7 @@ func TestUserCheck_PrintsUsersWithoutSecrets(t *testing.T) {
 	code, out, err := command("user", "check", file)
 	table := strings.Join(strings.Fields(out), " ")
 	for _, want := range []string{
-		"ops timestamps,ids,workers,live,metrics,admin,floors,timelines all 2 none", "old none =a/b,c*,d certificate only none", "shop ids * certificate only requests 5/s, workers 2",
+		"ops timestamps,ids,workers,live,metrics,admin,floors,timelines,locks,frontier all 2 none", "old none =a/b,c*,d certificate only none", "shop ids * certificate only requests 5/s, workers 2",
 		"without credentials: streams 3", "SHA-256: ",
 	} {
 		if !strings.Contains(table, want) {

@@ -131,6 +131,22 @@ func (a *Access) URLs(flag string, endpoints []string) (bases []string, err erro
 	return bases, nil
 }
 
+// ClientOptions returns the options of a client of the nodes at URLs, which [Access.URLs] has returned.
+func (a *Access) ClientOptions(bases []string) client.Options {
+	var o client.Options
+	for _, base := range bases {
+		scheme, addr, _ := strings.Cut(base, "://")
+		o.Addrs = append(o.Addrs, addr)
+		if scheme == "https" {
+			o.TLS = a.TLS
+		}
+	}
+	if a.Credentials != nil {
+		o.Credentials = func(context.Context) (client.Credentials, error) { return a.Credentials() }
+	}
+	return o
+}
+
 // check returns a UsageError if the secret, if there is one, must not be sent to u.
 func (a *Access) check(u *url.URL) error {
 	if a.Credentials == nil || u.Scheme == "https" || IsLoopback(u.Hostname()) || a.sockets[u.Hostname()] != "" {

@@ -55,7 +55,7 @@ internal/host/stops:            internal/core/oracle internal/core/replica ; go.
 internal/host/utc:              ; golang.org/x/sys
 internal/host/telemetry:        internal/host/utc ; github.com/prometheus/client_golang
 internal/host/supervisor:
-internal/host/process:          ; golang.org/x/sys
+internal/host/subprocess:        ; golang.org/x/sys
 internal/host/listen:           internal/auth/address
 internal/host/loop:             ; golang.org/x/sys
 internal/host/secure:           internal/host/loop
