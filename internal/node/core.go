@@ -68,6 +68,9 @@ type core struct {
 // Sleep implements [loop.Work].
 func (c *core) Sleep() time.Duration {
 	wait := max(0, c.due-c.loop.Now())
+	if c.sessions.skipped {
+		wait = min(wait, watchPause)
+	}
 	switch {
 	case !c.started || len(c.operations) > 0:
 		return 0 // a replica that is alone has something to do at once

@@ -30,6 +30,7 @@ type sessions struct {
 	tells   map[session.Conn]func(session.Message)
 	watches []sessionWatch
 	looked  time.Duration // at the watches, by the steady clock
+	skipped bool          // something may have changed since
 }
 
 // sessionWatch is a watch that waits until due.
@@ -107,7 +108,7 @@ func (c *core) watchSessions(w *front.SessionWatch) {
 // lookAtWatches answers the watches for which something has changed.
 func (c *core) lookAtWatches() {
 	s := &c.sessions
-	if len(s.watches) == 0 || c.mono-s.looked < watchPause && s.looked > 0 {
+	if s.skipped = len(s.watches) > 0 && c.mono-s.looked < watchPause && s.looked > 0; s.skipped || len(s.watches) == 0 {
 		return
 	}
 	s.looked = c.mono

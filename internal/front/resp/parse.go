@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// Limits of one command (I7). Ours have a few dozen bytes, the names and versions that
+// Limits of one command (I7). Most of ours have a few dozen bytes, the names and versions that
 // clients announce more.
 const (
 	// argsMax bounds the arguments, the name of the command included.
-	argsMax = 64
+	argsMax = 256
 	// bulkBytesMax bounds the bytes of all arguments of an array together.
 	bulkBytesMax = 32 << 10
 	// inlineMax bounds an inline command, in bytes.

@@ -111,7 +111,7 @@ var raw = []struct{ name, say, want string }{
 			"%1\r\n$5\r\nreset\r\n%3\r\n" + bulk("summary") + bulk("Returns the connection to its first state.") +
 			bulk("since") + bulk("1.0.0") + bulk("group") + bulk("connection")},
 
-	{"array too long", "TS\r\n*65\r\n", stamp(0) + "-ERR Protocol error: invalid multibulk length\r\n"},
+	{"array too long", "TS\r\n*257\r\n", stamp(0) + "-ERR Protocol error: invalid multibulk length\r\n"},
 	{"array of no number", "*x\r\n", "-ERR Protocol error: invalid multibulk length\r\n"},
 	{"array with zeros", "*01\r\n", "-ERR Protocol error: invalid multibulk length\r\n"},
 	{"array without carriage return", "*1\n", "-ERR Protocol error: invalid multibulk length\r\n"},
