@@ -66,7 +66,7 @@ func newOrderNode(t *testing.T) *orderNode {
 	n := &orderNode{T: t, signer: rig.NewSigner(t)}
 	var users []string
 	for name, u := range orderUsers {
-		users = append(users, fmt.Sprintf(`%q: {"roles": ["timestamps", "ids", "floors", "workers", "timelines"], "secrets": ["HASH"]%s}`, name, u.keys))
+		users = append(users, fmt.Sprintf(`%q: {"roles": ["timestamps", "ids", "floors", "workers", "timelines", "locks", "frontier"], "secrets": ["HASH"]%s}`, name, u.keys))
 	}
 	users = append(users, `"ops": {"roles": ["all"], "secrets": ["HASH"]}`)
 	cert, key := n.signer.Issue("node")

@@ -132,11 +132,14 @@ func (s *Session) MayClock() bool {
 }
 
 // RequireClock is MayClock with an error, which matches isotone.ErrForbidden and is logged.
-func (s *Session) RequireClock() error {
+func (s *Session) RequireClock() error { return s.RequireDefault("the cluster clock, which belongs") }
+
+// RequireDefault returns nil if the user may have what belongs to the default order, and otherwise an error that matches isotone.ErrForbidden and is logged.
+func (s *Session) RequireDefault(what string) error {
 	if s.MayClock() {
 		return nil
 	}
-	return s.lacksTimeline("the cluster clock, which belongs to the default order", "")
+	return s.lacksTimeline(what+" to the default order", "")
 }
 
 // RequireTimelines returns nil if the user may create and delete timelines with these names, and otherwise an error that matches isotone.ErrForbidden.

@@ -240,6 +240,7 @@ const (
 	EndAtEOF                // sessions: a session ends with its connection
 	StaleConnection         // sessions: an earlier connection of a session takes it back
 	ExpireNotCondemned      // sessions: a session that is being ended goes on
+	HeardBeforeBound        // R3: a client heeds what a leader tells before that has bound it
 	TTLMayGrow              // sessions: a session that binds may have another TTL than its holds say
 	GrantUnchecked          // R6: a lock is granted though somebody holds it
 	ReleaseByName           // R7: a release with another token frees a lock
@@ -256,9 +257,7 @@ const (
 	ReleaseUntold           // liveness: nobody is told that a lock is released
 	TakeAboveLow            // R10: stamps are issued below what a session has decided, and not registered
 	ValidFromAnswer         // R3: a client believes in its locks from when the answer came
-	ExtendBeforeReconcile   // R3: it extends its belief before it compares what it holds
 	BindNotReconciled       // R3: it goes on with locks that a leader does not know
-	HeardBeforeBound        // R3: it heeds what a leader tells before that has bound it
 	ValidityIgnored         // R5: it acts under a lock in which it may not believe any more
 	GrantAfterRelease       // R7: it takes a grant for a new one that has crossed its release
 	BoundIgnored            // R10: it makes stamps beyond its bound
@@ -328,7 +327,7 @@ func (m Mutant) IsDirected() bool {
 		ClientFloorByAnyone, ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal,
 		FenceByApplied, CompactedIsClean, NoConfigFence, CountAnyone, OldConfigCounts, OwnerReusesNumber, CountLateTold, TimelineFillsQueue, TimelinesWithLeader,
 		OwnerWaitWithoutRate, OwnerLeaseFromAnswer, OwnerLeaseOverTouched, LeaseOutlivesEnd, LeaseEndUnfenced, LeaseOffEarly,
-		KeepWithoutRound, LostWakeup, ClaimBeforeFence, ReleaseByName, LastInFirstOut, DigestMissesHolds:
+		KeepWithoutRound, LostWakeup, ClaimBeforeFence, ReleaseByName, LastInFirstOut, DigestMissesHolds, ReleaseUntold:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

@@ -104,6 +104,16 @@ func releasesAnother(t *testing.T) bool {
 	return len(l.grants(2)) > 0
 }
 
+// tellsNobody reports whether who releases a lock does not hear when it is released.
+func tellsNobody(t *testing.T) bool {
+	c, l, token := locking(t)
+	c.locks(l, 1, session.LockRelease, token)
+	c.tick(5)
+	return !slices.ContainsFunc(l.told, func(m session.Message) bool {
+		return m.Conn == 1 && m.Kind == session.MessageReleased && m.Token == token
+	})
+}
+
 // keepsWithoutRound reports whether a leader that reaches nobody tells a session that it is alive (R3).
 func keepsWithoutRound(t *testing.T) bool {
 	c, l, _ := locking(t)
@@ -152,6 +162,7 @@ func agreesOnOtherHolds(*testing.T) bool {
 func TestLocks_KeepTheirRules(t *testing.T) {
 	for name, harms := range map[string]func(*testing.T) bool{
 		"nobody gets a released lock":                     wakesNobody,
+		"nobody is told of a release":                     tellsNobody,
 		"whoever came last gets it":                       wakesTheLast,
 		"a late release frees another hold":               releasesAnother,
 		"a leader without a quorum says alive":            keepsWithoutRound,

@@ -93,6 +93,7 @@ var ownerHarms = map[mutant.Mutant]func(*testing.T) bool{
 var sessionHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.KeepWithoutRound:  keepsWithoutRound,
 	mutant.LostWakeup:        wakesNobody,
+	mutant.ReleaseUntold:     tellsNobody,
 	mutant.LastInFirstOut:    wakesTheLast,
 	mutant.ReleaseByName:     releasesAnother,
 	mutant.ClaimBeforeFence:  claimsTooEarly,

@@ -246,15 +246,11 @@ func (c *Client) Answered(k *Call, now time.Duration) {
 
 // alive notes that the session was alive when the request came (R3).
 func (c *Client) alive(k *Call, now time.Duration) {
-	valid := max(c.valid, mutant.Pick(mutant.ValidFromAnswer, now, k.sent)+c.ttl)
-	if mutant.On(mutant.ExtendBeforeReconcile) {
-		c.valid = valid
-	}
 	if k.Bind != nil {
 		c.state = clientBound
 		c.reconcile(k.Reply.Holds)
 	}
-	c.valid = valid
+	c.valid = max(c.valid, mutant.Pick(mutant.ValidFromAnswer, now, k.sent)+c.ttl)
 	for _, d := range k.Doubts {
 		c.Done(d.Group, d.Stamp)
 	}

@@ -149,6 +149,17 @@ var rules = map[string]func() error{
 		}
 		return errors.Join(err1, err2)
 	},
+	"a client heeds nothing before it is bound": func() error {
+		c := session.NewClient(1, time.Second, time.Second)
+		c.Acquire("x", "", false)
+		c.Connected()
+		c.Next(0)
+		c.Told(session.Message{Kind: session.MessageGranted, Name: "x", Token: 7})
+		if token, _ := c.Token("x", 0); token != 0 {
+			return errors.New("it takes the word of a leader that may be deposed")
+		}
+		return nil
+	},
 	"a TTL has whole milliseconds, as the log has": func() error {
 		l := open()
 		conn, b := bind(1, 1, 1)

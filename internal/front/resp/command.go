@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -44,9 +43,9 @@ func newCatalog() *catalog {
 		{"SNOWFLAKE", -1, 1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them, as integers or strings.", access.IDs, (*conn).runSnowflake},
 		{clockCommand, -1, 1, []string{"fast"}, "generic", "A reading of the cluster clock, 48 bytes; the first of count timestamps made of it; or waits until a timestamp is past.", access.Timestamps, (*conn).runInterval},
 		{workerCommand, -2, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back. For operators: lists or revokes leases.", access.Workers, (*conn).runWorker},
-		{sessionCommand, -2, 0, []string{"fast"}, "generic", "Binds a session to this connection, keeps it alive, tells what its writes are decided of, or ends it.", 0, (*conn).runSession},
-		{lockCommand, -2, 0, []string{"fast"}, "generic", "Acquires, releases, shows and watches locks, each grant with a token that is larger than those before.", access.Locks, (*conn).runLock},
-		{frontierCommand, -3, 0, []string{"fast"}, "generic", "Takes stamps for writes of a group, tells of them, or reads the stamp at or below which no write is accepted any more.", access.Frontier, (*conn).runFrontier},
+		{sessionCommand, -2, 2, []string{"fast"}, "generic", "Binds a session to the connection, keeps it alive, or ends it.", access.Locks, (*conn).runSession},
+		{lockCommand, -2, 2, []string{"fast"}, "generic", "Acquires or releases a lock of the session, or tells who holds one.", access.Locks, (*conn).runLock},
+		{frontierCommand, -3, 2, []string{"fast"}, "generic", "Takes stamps of a group of writers, says which are decided, or tells up to which all are.", access.Frontier, (*conn).runFrontier},
 		{"PING", -1, 0, fast, "connection", "Answers PONG, or the message.", 0, (*conn).runPing},
 		{"ECHO", 2, 0, fast, "connection", "Answers the message.", 0, (*conn).runEcho},
 		{"HELLO", -1, 0, fast, "connection", "Chooses RESP2 or RESP3.", 0, (*conn).runHello},
@@ -123,21 +122,37 @@ func (c *conn) require(cmd *command, args [][]byte) error {
 	switch {
 	case cmd.name == workerCommand && isOperators(args):
 		return c.session.Require(access.Admin)
-	case cmd.name == sessionCommand && c.session.May(access.Locks): // either role will do
-		return c.session.RequireClock()
-	case cmd.needs != 0 || cmd.name == sessionCommand:
-		if err := c.session.Require(cmp.Or(cmd.needs, access.Frontier)); err != nil || !isOfDefaultOrder(cmd.name) {
-			return err
+	case cmd.needs != 0:
+		if !c.session.May(cmd.or()) || cmd.or() == 0 {
+			if err := c.session.Require(cmd.needs); err != nil {
+				return err
+			}
 		}
-		return c.session.RequireClock()
+		switch {
+		case cmd.name == clockCommand:
+			return c.session.RequireClock()
+		case cmd.isOfSessions():
+			return c.session.RequireDefault("sessions, locks and frontiers, which belong")
+		}
+		return nil
 	case isFree(cmd.name):
 		return nil
 	}
 	return c.session.RequireAny()
 }
 
-// isOfDefaultOrder reports whether a command is about the default order, and so not for users of some timelines only.
-func isOfDefaultOrder(name string) bool { return name == clockCommand || isOfSessions(name) }
+// or returns a role that does as well as those that a command needs; 0: none does.
+func (cmd *command) or() access.Roles {
+	if cmd.name == sessionCommand {
+		return access.Frontier
+	}
+	return 0
+}
+
+// isOfSessions reports whether a command is about sessions, locks or frontiers.
+func (cmd *command) isOfSessions() bool {
+	return cmd.name == sessionCommand || cmd.name == lockCommand || cmd.name == frontierCommand
+}
 
 func isFree(name string) bool { return slices.Contains(free, name) }
 
@@ -216,7 +231,7 @@ func (c *conn) runQuit(_ [][]byte, r *reply) error {
 
 func (c *conn) runReset(_ [][]byte, r *reply) error {
 	c.resp3, c.local, c.name, c.transaction = false, false, "", nil
-	c.leaveSession()
+	c.endSession()
 	c.session.Reset()
 	r.simple("RESET")
 	return nil

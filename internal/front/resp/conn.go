@@ -58,19 +58,18 @@ type conn struct {
 	transaction *transaction // since MULTI; nil: none
 
 	session  *access.Session
-	sessions *sessionConn                       // nil before the first command about sessions
-	proving  *proof                             // the credentials that are checked
-	leasing  *front.WorkerRequest               // what the lessor has, or gets after the command
-	settle   func(worker int, start, end int64) // counts what is leased for the quota; nil: nothing to count
+	proving  *proof   // the credentials that are checked
+	leasing  *leasing // what the lessor has, or gets after the command
 	memo     memo
 	awaited  *pastWait // the timestamp that is waited for, or will be after the command
-	waiting  bool      // the backend has the batch, the lessor a request, credentials are checked, or a timestamp is awaited
+	sessions *sessions // nil before the first command about them
+	waiting  bool      // the backend has the batch, the lessor a request, credentials are checked, or a timestamp or a session is awaited
 	working  bool      // Data is running
 	closed   bool
 	resp3    bool
 	local    bool   // by CLIENT FORWARD OFF: no other node is asked
-	textIDs  bool   // the client's library rounds integers: ids are strings unless it asks otherwise
 	slot     uint16 // of the key of the command that is run; see redirectSlot
+	textIDs  bool   // the client's library rounds integers: ids are strings unless it asks otherwise
 }
 
 // run is n commands in a row that ask for count timestamps each, and that are redirected in the same way.
@@ -108,11 +107,15 @@ func (c *conn) Data(_ *loop.Conn, b []byte) (used int, err error) { return c.wor
 // unanswered.
 func (c *conn) Closed(*loop.Conn, error) {
 	c.closed = true
-	c.closeSession()
 	if c.awaited != nil {
 		c.forgetPastWait()
 		c.front.observe(string(isotone.CodeDeadlineExceeded), 1, c.wire.Now()-c.asked)
 	}
+	if c.awaiting() != nil {
+		c.forgetSessionWait()
+		c.front.observe(string(isotone.CodeDeadlineExceeded), 1, c.wire.Now()-c.asked)
+	}
+	c.endSession()
 	c.front.remove(c)
 }
 
@@ -425,7 +428,7 @@ func (c *conn) other(q *request, n int, err error) (used int, _ error) {
 		c.prove()
 	case c.awaited != nil:
 		c.awaitPast()
-	case c.asking() != nil:
+	case c.awaiting() != nil:
 		c.askSessions()
 	}
 	return n, err

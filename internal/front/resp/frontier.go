@@ -1,6 +1,8 @@
 package resp
 
 import (
+	"fmt"
+
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/session"
 	"github.com/isotone/isotone/internal/front"
@@ -8,114 +10,68 @@ import (
 
 // This file has FRONTIER.
 
+// frontierUsage is the error for an invalid FRONTIER command.
 const frontierUsage = "want FRONTIER TAKE group [count] [AHEAD] [U64], FRONTIER LOW|DOUBT|SEALED group stamp, FRONTIER GET group, or FRONTIER WAIT group stamp [ms]"
 
-// runFrontier is FRONTIER.
+// runFrontier is FRONTIER: what SESSION KEEP says of one group, or a watch of its frontier.
 func (c *conn) runFrontier(args [][]byte, r *reply) error {
-	a := &asking{reply: replyOK}
-	err := parseFrontier(a, args)
-	c.ask(a, err, r)
-	return nil
-}
-
-func parseFrontier(a *asking, args [][]byte) (err error) {
-	if len(args) < 3 || len(args[2]) == 0 {
-		return errUsage(frontierUsage)
-	}
-	group, rest, said := string(args[2]), args[3:], []session.GroupStamp(nil)
-	sub := subcommand(args)
-	if sub == "LOW" || sub == "DOUBT" || sub == "SEALED" {
-		if len(rest) != 1 {
-			return errUsage(frontierUsage)
-		}
-		said = []session.GroupStamp{{Group: group}}
-		said[0].Stamp, err = parseStamp(rest[0])
-	}
-	switch sub {
-	case "TAKE":
-		a.reply = replyTake
-		return parseTake(&a.request, args[2:], false)
-	case "LOW":
-		a.request.Lows = said
-	case "DOUBT":
-		a.request.Doubts = said
-	case "SEALED":
-		a.request.Sealed = said
+	switch subcommand(args) {
 	case "GET", "WAIT":
-		a.reply = replyFrontier
-		a.watch = &front.SessionWatch{Group: group}
-		if sub == "GET" && len(rest) > 0 || sub == "WAIT" && (len(rest) == 0 || len(rest) > 2) {
-			return errUsage(frontierUsage)
-		}
-		if sub == "WAIT" {
-			err = parseFrontierWait(a.watch, rest)
-		}
-	default:
-		return errUsage(frontierUsage)
+		q, err := parseFrontierWatch(args)
+		c.watch(q, func(r *reply) { r.bulk(q.Frontier.String()) }, err, r)
+		return nil
 	}
-	return err
-}
-
-// parseFrontierWait reads stamp [ms].
-func parseFrontierWait(w *front.SessionWatch, args [][]byte) (err error) {
-	if w.At, err = parseStamp(args[0]); err != nil {
-		return err
-	}
-	if w.Wait = waitMax; len(args) > 1 {
-		w.Wait, err = parseMillis(args[1])
-		w.Wait = min(w.Wait, waitMax)
-	}
-	return err
-}
-
-// parseTake reads group count [AHEAD] [U64]. The count may be left out unless it is required.
-func parseTake(q *front.SessionRequest, args [][]byte, required bool) error {
-	if len(args) == 0 || len(args[0]) == 0 || required && len(args) < 2 {
-		return errUsage(frontierUsage)
-	}
-	q.Group, q.Count = string(args[0]), 1
-	for i, arg := range args[1:] {
-		n, isCount := front.ParseCount(arg)
-		switch {
-		case i == 0 && isCount:
-			q.Count = n
-		case i == 0 && required:
-			return errUsage(sessionUsage)
-		case is(arg, "AHEAD") && !q.Ahead:
-			q.Ahead = true
-		case is(arg, "U64") && !q.U64:
-			q.U64 = true
-		default:
-			return errUsage(frontierUsage)
-		}
-	}
-	most := uint64(isotone.RangeCountMax)
-	if q.U64 {
-		most = isotone.Range64CountMax
-	}
-	if q.Count > most {
-		return isotone.Errorf(isotone.CodeInvalidArgument, "count %d: want 1 to %d", q.Count, most)
-	}
+	q, err := parseFrontier(args)
+	c.ask(q, func(r *reply) { c.answerSession(q, r) }, err, r)
 	return nil
 }
 
-// replyTake appends the first and the last stamp, and the bound of those that the session may make itself.
-func replyTake(a *asking, r *reply) {
-	q := &a.request
-	last := isotone.Timestamp{Time: q.Range.First.Time, Index: q.Range.First.Index + q.Range.Count - 1}
-	if q.U64 {
-		last = (isotone.Timestamp64From(q.Range.First) + isotone.Timestamp64(q.Range.Count-1)).Timestamp()
+func badFrontier() error { return isotone.Errorf(isotone.CodeInvalidArgument, "%s", frontierUsage) }
+
+// parseFrontier reads a command that needs a session.
+func parseFrontier(args [][]byte) (q *front.SessionRequest, err error) {
+	q = &front.SessionRequest{}
+	if len(args) < 3 || len(args[2]) == 0 {
+		return q, badFrontier()
 	}
-	n := 2
-	if q.Ahead {
-		n++
+	if list := saidOf(q, args[1]); list != nil {
+		if len(args) != 4 {
+			return q, badFrontier()
+		}
+		stamp, err := parsePast(args[3])
+		*list = []session.GroupStamp{{Group: string(args[2]), Stamp: stamp}}
+		return q, err
 	}
-	r.array(n)
-	r.stamp(q.Range.First)
-	r.stamp(last)
-	if q.Ahead {
-		r.stamp(q.Reply.Bound)
+	rest := args[3:]
+	if len(rest) == 0 || is(rest[0], "AHEAD") || is(rest[0], "U64") {
+		rest = append([][]byte{[]byte("1")}, rest...)
 	}
+	if !is(args[1], "TAKE") {
+		return q, badFrontier()
+	}
+	if rest, err = parseTake(q, args[2], rest); err == nil && len(rest) > 0 {
+		err = badFrontier()
+	}
+	return q, err
 }
 
-func replyFrontier(a *asking, r *reply) { r.stamp(a.watch.Frontier) }
+// parseFrontierWatch reads a command that needs no session.
+func parseFrontierWatch(args [][]byte) (q *front.SessionWatch, err error) {
+	waits := is(args[1], "WAIT")
+	if q = (&front.SessionWatch{}); len(args) < 3 || len(args[2]) == 0 || !waits && len(args) > 3 || waits && len(args) != 4 && len(args) != 5 {
+		return q, badFrontier()
+	}
+	if q.Group = string(args[2]); !waits {
+		return q, nil
+	}
+	if q.At, err = parsePast(args[3]); err != nil {
+		return q, err
+	}
+	if q.Wait = watchWaitMax; len(args) == 5 {
+		q.Wait, err = parseMillis(args[4])
+		q.Wait = min(q.Wait, watchWaitMax)
+	}
+	return q, err
+}
+
+func hex16(n uint64) string { return fmt.Sprintf("%016x", n) }

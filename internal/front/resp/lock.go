@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -12,159 +11,250 @@ import (
 
 // This file has LOCK.
 
-const lockUsage = "want LOCK ACQUIRE name [WAIT ms] [VALUE value] [TICKET ticket], LOCK CANCEL name, LOCK RELEASE name token, LOCK GET name, LOCK WATCH name [token] [WAIT ms], or LOCK LIST [prefix]"
+// lockUsage is the error for an invalid LOCK command.
+const lockUsage = "want LOCK ACQUIRE name [WAIT ms] [VALUE value] [TICKET ticket], LOCK CANCEL name, LOCK RELEASE name token, LOCK GET name, " +
+	"LOCK WATCH name [token] [WAIT ms], or LOCK LIST [prefix]"
+
+// watchWaitMax bounds how long a watch waits, and is how long it waits if it says nothing.
+const watchWaitMax = 30 * time.Second
+
+// lockWait is what a command about a lock waits for.
+type lockWait struct {
+	*session.LockRequest
+	// patient: it waits for its grant, for at most this time. Otherwise it is enough to be in the queue.
+	patient  bool
+	patience time.Duration
+	// token and ticket are what the session has been told of the lock, released that it does not hold Token. err is why nothing more will be told.
+	token    isotone.Timestamp64
+	ticket   isotone.Timestamp
+	released bool
+	err      error
+	// answered is set once the request was answered. Then the timer runs, which has set over when it ends.
+	answered, over bool
+	timer          *time.Timer
+}
 
 // runLock is LOCK.
 func (c *conn) runLock(args [][]byte, r *reply) error {
-	a, err := &asking{reply: replyOK}, error(nil)
-	sub := subcommand(args)
-	if len(args) < 3 && sub != "LIST" {
-		c.ask(a, errUsage(lockUsage), r)
+	switch subcommand(args) {
+	case "GET", "WATCH", "LIST":
+		c.runLockWatch(args, r)
 		return nil
 	}
-	rest := args[min(len(args), 3):]
-	name := ""
-	if len(args) > 2 {
-		name = string(args[2])
-	}
-	q := &session.LockRequest{Name: name}
-	a.request.Lock = q
-	switch sub {
-	case "ACQUIRE":
-		a.reply = replyAcquire
-		err = parseAcquire(a, rest)
-		if c.sessions != nil {
-			a.wait = min(a.wait, c.sessions.ttl/waitFraction)
-		}
-	case "CANCEL":
-		if q.Op = session.LockCancel; len(rest) > 0 {
-			err = errUsage(lockUsage)
-		}
-	case "RELEASE":
-		q.Op = session.LockRelease
-		err = errUsage(lockUsage)
-		if len(rest) == 1 {
-			q.Token, err = parseToken(rest[0])
-		}
-	default:
-		a.request.Lock = nil
-		a.watch, err = parseLockWatch(sub, name, rest)
-		a.reply = replyHolder
-		if sub == "LIST" {
-			a.reply = replyHolders
+	l, err := parseLock(args)
+	q := &front.SessionRequest{}
+	answer := (*reply).ok
+	if err == nil {
+		q.Lock = l.LockRequest
+		if l.Op == session.LockAcquire || l.Op == session.LockTry {
+			answer = l.place
 		}
 	}
-	c.ask(a, err, r)
+	if w := c.ask(q, answer, err, r); w != nil && l.Op != session.LockCancel {
+		w.lock = l
+	}
+	return nil
+}
+
+func badLock() error { return isotone.Errorf(isotone.CodeInvalidArgument, "%s", lockUsage) }
+
+// parseLock reads a command that needs a session.
+func parseLock(args [][]byte) (*lockWait, error) {
+	if len(args) < 3 || len(args[2]) == 0 {
+		return nil, badLock()
+	}
+	l := &lockWait{LockRequest: &session.LockRequest{Name: string(args[2])}}
+	sub, rest := subcommand(args), args[3:]
+	switch {
+	case sub == "ACQUIRE":
+		return l, l.parseAcquire(rest)
+	case sub == "CANCEL" && len(rest) == 0:
+		l.Op = session.LockCancel
+		return l, nil
+	case sub == "RELEASE" && len(rest) == 1:
+		var err error
+		l.Op, l.patience = session.LockRelease, watchWaitMax
+		l.Token, err = parseToken(rest[0])
+		return l, err
+	}
+	return nil, badLock()
+}
+
+// parseAcquire reads [WAIT ms] [VALUE value] [TICKET ticket], in any order.
+func (l *lockWait) parseAcquire(args [][]byte) (err error) {
+	l.Op, l.patient, l.patience = session.LockTry, true, watchWaitMax
+	value, ticket := false, false
+	for ; len(args) >= 2; args = args[2:] {
+		switch {
+		case is(args[0], "WAIT") && l.Op == session.LockTry:
+			l.Op = session.LockAcquire
+			var ms time.Duration
+			if ms, err = parseMillis(args[1]); ms > 0 {
+				l.patience = ms
+			}
+			l.patient = ms > 0
+		case is(args[0], "VALUE") && !value:
+			value, l.Value = true, string(args[1])
+		case is(args[0], "TICKET") && !ticket:
+			ticket = true
+			l.Ticket, err = parsePast(args[1])
+		default:
+			return badLock()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(args) > 0 {
+		return badLock()
+	}
 	return nil
 }
 
 func parseToken(arg []byte) (isotone.Timestamp64, error) {
 	n, err := strconv.ParseUint(string(arg), 10, 64)
 	if err != nil {
-		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "token %.40q: want a whole number of 64 bits in decimal", arg)
+		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "token %.40q: want the decimal number that came with the lock", arg)
 	}
 	return isotone.Timestamp64(n), nil
 }
 
-// parseAcquire reads [WAIT ms] [VALUE value] [TICKET ticket].
-func parseAcquire(a *asking, args [][]byte) (err error) {
-	q := a.request.Lock
-	a.wait = waitMax // until a lock that is free is granted
-	for q.Op = session.LockTry; len(args) > 0 && err == nil; args = args[2:] {
-		switch {
-		case len(args) < 2:
-			return errUsage(lockUsage)
-		case is(args[0], "WAIT"):
-			q.Op = session.LockAcquire
-			a.wait, err = parseMillis(args[1])
-		case is(args[0], "VALUE"):
-			q.Value = string(args[1])
-		case is(args[0], "TICKET"):
-			q.Ticket, err = parseStamp(args[1])
-		default:
-			return errUsage(lockUsage)
-		}
-	}
-	return err
-}
-
-// parseLockWatch reads what is behind GET, WATCH or LIST and the name.
-func parseLockWatch(sub, name string, args [][]byte) (w *front.SessionWatch, err error) {
-	w = &front.SessionWatch{Lock: name}
-	switch sub {
-	case "GET":
-	case "LIST":
-		w.Lock, w.Prefix = "", name
-	case "WATCH":
-		w.Wait = waitMax
-		if len(args) > 0 && !is(args[0], "WAIT") {
-			if w.After, err = parseToken(args[0]); err != nil {
-				return w, err
-			}
-			args = args[1:]
-		}
-		if len(args) == 2 && is(args[0], "WAIT") {
-			var wait time.Duration
-			wait, err = parseMillis(args[1])
-			w.Wait, args = min(wait, waitMax), nil
-		}
-	default:
-		return w, errUsage(lockUsage)
-	}
-	if err == nil && (len(args) > 0 || sub != "LIST" && name == "") {
-		err = errUsage(lockUsage)
-	}
-	return w, err
-}
-
-// replyAcquire appends the token of a lock that is held, and otherwise the ticket of who waits.
-func replyAcquire(a *asking, r *reply) {
-	for _, h := range a.request.Reply.Holds {
-		a.granted = h.Token
-	}
+// place appends the token of a lock that is held, or else the ticket of its place in the queue.
+func (l *lockWait) place(r *reply) {
 	r.array(2)
-	if a.granted != 0 {
-		r.token(a.granted)
+	if l.token != 0 {
+		r.bulk(l.token.String())
 		r.null()
 		return
 	}
 	r.null()
-	if a.ticket == (isotone.Timestamp{}) {
-		r.null()
-		return
-	}
-	r.stamp(a.ticket)
+	r.bulk(l.ticket.String())
 }
 
-// replyHolder appends who holds a lock, or null.
-func replyHolder(a *asking, r *reply) {
-	if len(a.watch.Holders) == 0 {
-		r.null()
-		return
-	}
-	r.holder(&a.watch.Holders[0], false)
-}
-
-func replyHolders(a *asking, r *reply) {
-	r.array(len(a.watch.Holders))
-	for i := range a.watch.Holders {
-		r.holder(&a.watch.Holders[i], true)
+// hear notes a message, which may come before the answer to the request.
+func (l *lockWait) hear(m session.Message) {
+	switch {
+	case m.Kind == session.MessageExpired:
+		l.err = isotone.ErrSessionExpired
+	case m.Kind == session.MessageSuperseded:
+		l.err = errSuperseded
+	case m.Name != l.Name:
+	case m.Kind == session.MessageQueued:
+		l.ticket = m.Ticket
+	case m.Kind == session.MessageGranted:
+		l.token = m.Token
+	case m.Kind == session.MessageReleased && m.Token == l.Token:
+		l.released = true
 	}
 }
 
-// holder appends names and values.
+// lockAnswered is called when the leader has answered a request, so that the session is alive.
+func (c *conn) lockAnswered(w *sessionWait) {
+	l := w.lock
+	for _, h := range w.request.Reply.Holds {
+		if h.Name == l.Name && l.Op != session.LockRelease {
+			l.token = h.Token
+		}
+	}
+	wait := min(l.patience, c.sessions.ttl/waitShare) - (c.wire.Now() - c.asked)
+	l.answered = true
+	l.timer = c.front.after(max(0, wait), func() {
+		c.front.cfg.Post(func() {
+			l.over = true
+			if c.awaiting() == w {
+				c.lookAtLock(w)
+			}
+		})
+	})
+	c.lookAtLock(w)
+}
+
+// lookAtLock answers a command about a lock if enough is known. Before its request is answered nothing counts.
+func (c *conn) lookAtLock(w *sessionWait) {
+	l := w.lock
+	queued := l.ticket != (isotone.Timestamp{}) && l.Op != session.LockRelease
+	switch {
+	case !l.answered:
+	case l.token != 0, l.released && l.Op == session.LockRelease:
+		c.endSessionWait(nil)
+	case l.err != nil:
+		c.endSessionWait(l.err)
+	case queued && (l.over || !l.patient):
+		c.endSessionWait(nil)
+	case l.over:
+		c.endSessionWait(errNoMessage)
+	case c.front.stopped:
+		c.endSessionWait(errStopping)
+	}
+}
+
+// runLockWatch is LOCK GET, WATCH and LIST, which need no session.
+func (c *conn) runLockWatch(args [][]byte, r *reply) {
+	q, err := parseLockWatch(args)
+	answer := func(r *reply) {
+		if len(q.Holders) == 0 {
+			r.null()
+			return
+		}
+		r.holder(&q.Holders[0], false)
+	}
+	if subcommand(args) == "LIST" {
+		answer = func(r *reply) {
+			r.array(len(q.Holders))
+			for i := range q.Holders {
+				r.holder(&q.Holders[i], true)
+			}
+		}
+	}
+	c.watch(q, answer, err, r)
+}
+
+func parseLockWatch(args [][]byte) (q *front.SessionWatch, err error) {
+	q = &front.SessionWatch{}
+	sub, rest := subcommand(args), args[2:]
+	if sub == "LIST" {
+		if len(rest) > 1 {
+			return nil, badLock()
+		}
+		if len(rest) == 1 {
+			q.Prefix = string(rest[0])
+		}
+		return q, nil
+	}
+	if len(rest) == 0 || len(rest[0]) == 0 || sub == "GET" && len(rest) > 1 {
+		return nil, badLock()
+	}
+	if q.Lock, rest = string(rest[0]), rest[1:]; sub == "GET" {
+		return q, nil
+	}
+	q.Wait = watchWaitMax
+	if len(rest) == 1 || len(rest) == 3 {
+		if q.After, err = parseToken(rest[0]); err != nil {
+			return nil, err
+		}
+		rest = rest[1:]
+	}
+	if len(rest) == 0 {
+		return q, nil
+	}
+	if len(rest) != 2 || !is(rest[0], "WAIT") {
+		return nil, badLock()
+	}
+	q.Wait, err = parseMillis(rest[1])
+	q.Wait = min(q.Wait, watchWaitMax)
+	return q, err
+}
+
+// holder appends who holds a lock.
 func (r *reply) holder(h *front.Holder, named bool) {
-	if named {
-		r.dict(4)
+	if r.dict(3 + int(bit(named))); named {
 		r.bulk("name")
 		r.bulk(h.Name)
-	} else {
-		r.dict(3)
 	}
 	r.bulk("token")
-	r.token(h.Token)
+	r.bulk(h.Token.String())
 	r.bulk("value")
 	r.bulk(h.Value)
 	r.bulk("session")
-	r.bulk(fmt.Sprintf("%016x", h.Session))
+	r.bulk(hex16(h.Session))
 }

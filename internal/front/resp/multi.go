@@ -88,8 +88,9 @@ func (t *transaction) add(cmd *command, args [][]byte, text []byte, r *reply) bo
 		r.unknown(args)
 	case !cmd.takes(len(args)):
 		r.wrongArity(strings.ToLower(cmd.name))
-	case cmd.name == "WORKER", cmd.name == "AUTH", cmd.name == "HELLO", isOfSessions(cmd.name):
-		// An abandoned transaction could not say what it has leased, or for whom.
+	case cmd.name == "WORKER", cmd.name == "AUTH", cmd.name == "HELLO", cmd.isOfSessions():
+		// An abandoned transaction could not say what it has leased, or for whom, and a session has an answer for each
+		// request.
 		r.fault("ERR", cmd.name+" is not allowed between MULTI and EXEC")
 	case cmd.name == "INTERVAL" && waitsForPast(args):
 		r.fault("ERR", "INTERVAL WAIT is not allowed between MULTI and EXEC")

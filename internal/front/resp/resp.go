@@ -52,7 +52,7 @@ type Config struct {
 	Clock front.Clock
 	// Lessor answers WORKER; nil means that worker ids are not leased here.
 	Lessor front.Lessor
-	// Sessions answers SESSION, LOCK and FRONTIER; nil means that there are none here.
+	// Sessions answers SESSION, LOCK and FRONTIER; nil means that there are no sessions here.
 	Sessions front.Sessions
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the choice
 	// to the backend.
@@ -60,10 +60,11 @@ type Config struct {
 	// Observe, if not nil, is called on the loop's goroutine for requests that were
 	// answered together, with their number. The protocol is "resp"; the code is "ok" or an
 	// isotone.Code. Wall is measured on the loop's clock, from the turn that read the
-	// requests to the turn that answered. Only TS, SNOWFLAKE, INTERVAL and WORKER are observed.
+	// requests to the turn that answered. Only TS, SNOWFLAKE, INTERVAL, WORKER,
+	// SESSION, LOCK and FRONTIER are observed.
 	Observe func(protocol, code string, requests int, wall time.Duration)
 	// Post runs a function on the loop's goroutine, from any other. Without it only credentials
-	// that need no check are answered, and INTERVAL WAIT must have nothing to wait for.
+	// that need no check are answered, and INTERVAL WAIT and LOCK must have nothing to wait for.
 	Post func(func())
 	// Trace, if not nil, traces commands that were answered together, from when they were read
 	// until their answers are in the output. Only TS and SNOWFLAKE are traced.
@@ -120,7 +121,7 @@ func (f *Front) open(w wire, s *access.Session) *conn {
 	return c
 }
 
-// errStopping answers commands that wait for a timestamp to be past.
+// errStopping answers commands that wait for more than an answer of the backend.
 var errStopping = isotone.Errorf(isotone.CodeNoLeader, "this node is stopping")
 
 // Stop closes idle connections, and each of the others when its batch is answered. Further
@@ -131,8 +132,8 @@ func (f *Front) Stop() {
 		switch {
 		case c.awaited != nil:
 			c.endPastWait(errStopping)
-		case c.asking() != nil && (c.asking().answered || c.asking().watch != nil):
-			c.endAsking(errStopping)
+		case c.awaiting() != nil && c.awaiting().mayBeLong():
+			c.endSessionWait(errStopping)
 		case !c.waiting:
 			c.wire.Close(ErrStopped)
 		}

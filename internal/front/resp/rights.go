@@ -8,10 +8,10 @@ type Right struct {
 	Command string
 	// Needs are the roles; 0 with Any: any role, 0 without: nothing.
 	Needs access.Roles
-	// Or, if not 0, are roles that will do as well.
-	Or  access.Roles
-	Any bool
-	// Clock: it is about the default order, and so not for users of some timelines only.
+	Any   bool
+	// Or is a role that does as well.
+	Or access.Roles
+	// Clock: it is about the cluster clock, and so not for users of some timelines only.
 	Clock bool
 }
 
@@ -21,11 +21,7 @@ var free = []string{"AUTH", "HELLO", "QUIT", "RESET"}
 // Rights returns what each command needs.
 func Rights() (list []Right) {
 	for _, cmd := range newCatalog().list {
-		needs, or := cmd.needs, access.Roles(0)
-		if cmd.name == sessionCommand {
-			needs, or = access.Locks, access.Frontier
-		}
-		list = append(list, Right{cmd.name, needs, or, needs == 0 && !isFree(cmd.name), isOfDefaultOrder(cmd.name)})
+		list = append(list, Right{cmd.name, cmd.needs, cmd.needs == 0 && !isFree(cmd.name), cmd.or(), cmd.name == clockCommand})
 		if cmd.name == workerCommand {
 			for _, sub := range operatorsCommands {
 				list = append(list, Right{Command: cmd.name + " " + sub, Needs: access.Admin})

@@ -1,8 +1,8 @@
 package resp
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -13,412 +13,416 @@ import (
 	"github.com/isotone/isotone/internal/front"
 )
 
-// This file has SESSION, and what LOCK and FRONTIER have in common with it: a command waits for the core, and what that tells besides is pushed to clients of RESP3.
+// This file has SESSION, and what it has in common with LOCK and FRONTIER. Such a command has the connection wait until the leader has answered, and some until the leader has
+// sent a message besides. In RESP3 all messages are pushed, also those that a command waits for, between two answers. In RESP2 the others are dropped.
+
+// The commands about sessions.
+const sessionCommand, lockCommand, frontierCommand = "SESSION", "LOCK", "FRONTIER"
+
+// sessionUsage is the error for an invalid SESSION command.
+const sessionUsage = "want SESSION BIND id epoch TTL ms [LINGER ms] [GROUP group low high]…, SESSION KEEP [LOW group stamp]… [DOUBT group stamp]… [SEALED group stamp]… " +
+	"[TAKE group count [AHEAD] [U64]], or SESSION CLOSE"
 
 const (
-	sessionCommand, lockCommand, frontierCommand = "SESSION", "LOCK", "FRONTIER"
-
-	sessionUsage = "want SESSION BIND id epoch TTL ms [LINGER ms] [GROUP name low high]..., SESSION KEEP [LOW group stamp]... [DOUBT group stamp]... " +
-		"[SEALED group stamp]... [TAKE group count [AHEAD] [U64]], or SESSION CLOSE"
-
-	// saidMax bounds the stamps that one SESSION KEEP tells.
+	// saidMax bounds what one command says of stamps.
 	saidMax = 64
-	// waitFraction: LOCK ACQUIRE waits for a TTL / waitFraction at most, as it does not keep the session alive meanwhile.
-	waitFraction = 4
-	// waitMax bounds the wait of the other commands.
-	waitMax = 30 * time.Second
+	// pushMax bounds the unsent output of a connection to which a message is pushed. The session of a client that does not read ends anyway, as its requests are not read either.
+	pushMax = 4 << 20
+	// waitShare is the part of the TTL of its session that a command about a lock waits at most, as the session is not kept alive meanwhile.
+	waitShare = 4
 )
 
 var (
-	errNoSessions = isotone.Errorf(isotone.CodeNotFound, "sessions are not served here; connect to a member of the cluster")
-	errNotBound   = isotone.Errorf(isotone.CodeNotBound, "this connection has no session; send SESSION BIND first")
-	// errUnread ends a connection whose client does not read what it is told.
-	errUnread = errors.New("the client does not read what it is told of its session")
+	errNoSessions  = isotone.Errorf(isotone.CodeNotFound, "sessions are not served here; connect to a member")
+	errUnbound     = isotone.Errorf(isotone.CodeNotBound, "this connection has no session; send SESSION BIND first")
+	errSuperseded  = isotone.Errorf(isotone.CodeNotBound, "a later connection has bound the session")
+	errNoMessage   = isotone.Errorf(isotone.CodeDeadlineExceeded, "the leader has not said in time what came of it; send the command again")
+	errDoesNotRead = errors.New("the client does not read the messages to its session")
 )
 
-// isOfSessions reports whether a command is about sessions, locks or frontiers.
-func isOfSessions(name string) bool {
-	return name == sessionCommand || name == lockCommand || name == frontierCommand
+// sessions is what a connection has to do with them.
+type sessions struct {
+	// bound is the connection's number as that of a session that it has bound, or tried to; 0: none. ttl is 0 before it is bound.
+	bound session.Conn
+	ttl   time.Duration
+	// awaiting is what the backend has, or gets after the command; nil: nothing.
+	awaiting *sessionWait
 }
 
-// sessionConn is what a connection knows of its session.
-type sessionConn struct {
-	conn session.Conn // 0: there was none yet
-	ttl  time.Duration
-	// asking is the command that waits, nil for none.
-	asking *asking
-}
-
-// asking is a command about sessions, locks or frontiers. It has a request, or a watch, which the backend owns until that is done.
-type asking struct {
-	request front.SessionRequest
+// sessionWait is a command about sessions that waits.
+type sessionWait struct {
+	// request or watch is what the backend was asked; the other is nil.
+	request *front.SessionRequest
 	watch   *front.SessionWatch
-	// wait is for how long it waits for a grant after it was answered; timer ends that.
-	wait     time.Duration
-	timer    *time.Timer
-	answered bool
-	// granted, ticket and released are what was told of its lock.
-	granted  isotone.Timestamp64
-	ticket   isotone.Timestamp
-	released bool
-	// reply appends the answer. It is called if there is no error.
-	reply func(a *asking, r *reply)
+	// answer appends the answer once that has succeeded.
+	answer func(*reply)
+	// lock is what is waited for besides; nil: nothing.
+	lock *lockWait
 }
-
-// asking returns the command that waits, nil for none.
-func (c *conn) asking() *asking {
-	if c.sessions == nil {
-		return nil
-	}
-	return c.sessions.asking
-}
-
-// ask has the connection wait for a request or a watch, unless err says why it is wrong.
-func (c *conn) ask(a *asking, err error, r *reply) {
-	if c.sessions == nil {
-		c.sessions = &sessionConn{}
-	}
-	switch {
-	case err != nil:
-	case c.front.cfg.Sessions == nil:
-		err = errNoSessions
-	case a.watch == nil && a.request.Bind == nil && c.sessions.conn == 0:
-		err = errNotBound
-	default:
-		err = c.session.Charge(1, a.request.Count)
-	}
-	if err != nil {
-		e := faultOf(err)
-		r.b = appendFault(r.b, e)
-		c.front.observe(string(e.Code), 1, 0)
-		return
-	}
-	c.sessions.asking = a
-}
-
-// askSessions hands over what a command asks for.
-func (c *conn) askSessions() {
-	a := c.sessions.asking
-	c.asked = c.wire.Now()
-	c.waiting = true
-	if w := a.watch; w != nil {
-		w.Done = func(w *front.SessionWatch) { c.sessionsAnswered(a, w.Err) }
-		c.front.cfg.Sessions.WatchSessions(w)
-		return
-	}
-	if c.sessions.conn == 0 {
-		c.sessions.conn = c.front.cfg.Sessions.OpenSession(c.told)
-	}
-	a.request.Conn = c.sessions.conn
-	a.request.Done = func(q *front.SessionRequest) { c.sessionsAnswered(a, q.Err) }
-	c.front.cfg.Sessions.AskSession(&a.request)
-}
-
-// sessionsAnswered notes the answer of the core. The command may wait for more.
-func (c *conn) sessionsAnswered(a *asking, err error) {
-	if c.sessions.asking != a {
-		return // it has been given up
-	}
-	if a.answered = true; err != nil || c.closed {
-		c.endAsking(err)
-		return
-	}
-	if q := &a.request; q.Bind != nil {
-		c.sessions.ttl = q.Bind.TTL
-	} else if q.Close {
-		c.leaveSession()
-	}
-	if !c.isComplete(a) && a.wait > 0 {
-		a.timer = c.front.after(a.wait, func() {
-			c.front.cfg.Post(func() {
-				if c.sessions.asking == a {
-					c.endAsking(nil)
-				}
-			})
-		})
-		return
-	}
-	c.endIfComplete()
-}
-
-// isComplete reports whether a command waits for nothing any more.
-func (c *conn) isComplete(a *asking) bool {
-	q := a.request.Lock
-	switch {
-	case !a.answered:
-		return false
-	case q == nil || q.Op == session.LockCancel:
-		return true
-	case q.Op == session.LockRelease:
-		return a.released
-	}
-	return a.granted != 0 || len(a.request.Reply.Holds) > 0 || a.wait == 0 && a.ticket != isotone.Timestamp{}
-}
-
-func (c *conn) endIfComplete() {
-	if a := c.asking(); a != nil && c.isComplete(a) {
-		c.endAsking(nil)
-	}
-}
-
-// told handles a message of the core.
-func (c *conn) told(m session.Message) {
-	if c.closed {
-		return
-	}
-	if c.resp3 {
-		if c.wire.Choked() {
-			c.wire.Close(errUnread)
-			return
-		}
-		r := reply{b: c.wire.Buffered(), v3: true}
-		r.message(&m)
-		c.wire.SetBuffered(r.b)
-	}
-	a := c.asking()
-	if a == nil || a.watch != nil {
-		return
-	}
-	ends := m.Kind == session.MessageExpired || m.Kind == session.MessageSuperseded
-	if ends && a.answered {
-		c.endAsking(errNotBound) // what it waits for does not come
-		return
-	}
-	if q := a.request.Lock; q != nil && q.Name == m.Name {
-		switch m.Kind {
-		case session.MessageGranted:
-			a.granted = m.Token
-		case session.MessageQueued:
-			a.ticket = m.Ticket
-		case session.MessageReleased:
-			a.released = a.released || m.Token == q.Token
-		}
-	}
-	c.endIfComplete()
-}
-
-// endAsking answers the command that waits.
-func (c *conn) endAsking(err error) {
-	a := c.sessions.asking
-	c.sessions.asking = nil
-	if a.timer != nil {
-		a.timer.Stop()
-	}
-	c.waiting = false
-	code := codeOK
-	r := reply{b: c.wire.Buffered(), v3: c.resp3}
-	switch {
-	case c.closed:
-		code = string(isotone.CodeDeadlineExceeded)
-	case err != nil:
-		e := faultOf(err)
-		code, r.b = string(e.Code), appendFault(r.b, e)
-	default:
-		c.session.Used(1, a.request.Count)
-		a.reply(a, &r)
-	}
-	c.front.observe(code, 1, c.wire.Now()-c.asked)
-	if c.closed {
-		return
-	}
-	c.wire.SetBuffered(r.b)
-	c.goOn()
-}
-
-// leaveSession ends the connection of the session.
-func (c *conn) leaveSession() {
-	if c.sessions != nil && c.sessions.conn != 0 {
-		c.front.cfg.Sessions.CloseSession(c.sessions.conn)
-		c.sessions.conn = 0
-	}
-}
-
-// closeSession notes that the connection has ended.
-func (c *conn) closeSession() {
-	c.leaveSession()
-	if a := c.asking(); a != nil && a.answered { // the others are answered still
-		c.endAsking(nil)
-	}
-}
-
-func replyOK(_ *asking, r *reply) { r.ok() }
 
 // runSession is SESSION.
 func (c *conn) runSession(args [][]byte, r *reply) error {
-	a, err := &asking{reply: replyOK}, error(nil)
-	switch subcommand(args) {
-	case "BIND":
-		if a.request.Bind, err = parseBind(args[2:]); err == nil && len(a.request.Bind.Reports) > 0 {
-			err = c.session.Require(access.Frontier)
-		}
-		a.reply = replyBind
-	case "KEEP":
-		err = parseKeep(&a.request, args[2:])
-		if a.request.Count > 0 {
-			a.reply = replyTake
-		}
-	case "CLOSE":
-		if a.request.Close = true; len(args) > 2 {
-			err = errUsage(sessionUsage)
-		}
+	q := &front.SessionRequest{}
+	var err error
+	switch sub := subcommand(args); {
+	case sub == "BIND":
+		q.Bind, err = parseBind(args[2:])
+	case sub == "KEEP":
+		err = parseKeep(q, args[2:])
+	case sub == "CLOSE" && len(args) == 2:
+		q.Close = true
 	default:
-		err = errUsage(sessionUsage)
+		err = badSession()
 	}
-	c.ask(a, err, r)
+	if err == nil && (q.Bind != nil && len(q.Bind.Reports) > 0 || q.Group != "" || len(q.Lows)+len(q.Doubts)+len(q.Sealed) > 0) {
+		err = c.session.Require(access.Frontier)
+	}
+	c.ask(q, func(r *reply) { c.answerSession(q, r) }, err, r)
 	return nil
 }
 
-func errUsage(usage string) error { return isotone.Errorf(isotone.CodeInvalidArgument, "%s", usage) }
+func badSession() error { return isotone.Errorf(isotone.CodeInvalidArgument, "%s", sessionUsage) }
 
-// parseBind reads id epoch TTL ms [LINGER ms] [GROUP name low high]...
+// parseBind reads id epoch TTL ms [LINGER ms] [GROUP group low high]….
 func parseBind(args [][]byte) (*session.Bind, error) {
 	if len(args) < 4 || !is(args[2], "TTL") {
-		return nil, errUsage(sessionUsage)
+		return nil, badSession()
 	}
 	id, err := strconv.ParseUint(string(args[0]), 16, 64)
 	if err != nil || len(args[0]) != 16 || id == 0 {
-		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "session %.40q: want 16 hexadecimal digits, not all 0", args[0])
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "id %.40q: want 16 hexadecimal digits of a random number, which is not 0", args[0])
 	}
 	epoch, err := strconv.ParseUint(string(args[1]), 10, 32)
 	if err != nil {
-		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "epoch %.40q: want a whole number of 32 bits, larger than that of the connection before", args[1])
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "epoch %.40q: want a whole number of 32 bits, larger with each connection of the session", args[1])
 	}
 	b := &session.Bind{ID: session.ID(id), Epoch: uint32(epoch)}
 	if b.TTL, err = parseMillis(args[3]); err != nil {
 		return nil, err
 	}
 	b.Linger = b.TTL
-	for args = args[4:]; len(args) > 0; {
-		switch {
-		case len(args) > 1 && is(args[0], "LINGER"):
-			if b.Linger, err = parseMillis(args[1]); err != nil {
-				return nil, err
-			}
-			args = args[2:]
-		case len(args) > 3 && is(args[0], "GROUP"):
-			report := frontier.Report{Group: string(args[1])}
-			var errHigh error
-			report.Low, err = parseStamp(args[2])
-			report.High, errHigh = parseStamp(args[3])
-			if err = errors.Join(err, errHigh); err != nil {
-				return nil, isotone.Errorf(isotone.CodeInvalidArgument, "%s", err)
-			}
-			b.Reports = append(b.Reports, report)
-			args = args[4:]
-		default:
-			return nil, errUsage(sessionUsage)
+	if args = args[4:]; len(args) >= 2 && is(args[0], "LINGER") {
+		if b.Linger, err = parseMillis(args[1]); err != nil {
+			return nil, err
 		}
+		args = args[2:]
+	}
+	for ; len(args) >= 4 && is(args[0], "GROUP"); args = args[4:] {
+		f := frontier.Report{Group: string(args[1])}
+		if f.Low, err = parsePast(args[2]); err == nil {
+			f.High, err = parsePast(args[3])
+		}
+		if err != nil {
+			return nil, err
+		}
+		b.Reports = append(b.Reports, f)
+	}
+	if len(args) > 0 || len(b.Reports) > frontier.SessionGroupsMax {
+		return nil, badSession()
 	}
 	return b, nil
 }
 
-// parseMillis reads a number of milliseconds, up to a day.
 func parseMillis(arg []byte) (time.Duration, error) {
-	n, err := strconv.ParseUint(string(arg), 10, 64)
-	if err != nil || n > 86_400_000 {
+	ms, err := strconv.ParseUint(string(arg), 10, 31)
+	if err != nil {
 		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "%.40q: want a number of milliseconds", arg)
 	}
-	return time.Duration(n) * time.Millisecond, nil
+	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// parseStamp reads 32 hexadecimal digits.
-func parseStamp(arg []byte) (isotone.Timestamp, error) {
-	t, err := isotone.ParseTimestamp(string(arg))
-	if err != nil {
-		return t, isotone.Errorf(isotone.CodeInvalidArgument, "stamp %.40q: want 32 hexadecimal digits", arg)
-	}
-	return t, nil
-}
-
-// parseKeep reads [LOW group stamp]... [DOUBT group stamp]... [SEALED group stamp]... [TAKE group count [AHEAD] [U64]].
+// parseKeep reads [LOW group stamp]… [DOUBT group stamp]… [SEALED group stamp]… [TAKE group count [AHEAD] [U64]], in any order.
 func parseKeep(q *front.SessionRequest, args [][]byte) error {
-	for said := 0; len(args) > 0; said++ {
+	for len(args) >= 3 {
 		if is(args[0], "TAKE") {
-			return parseTake(q, args[1:], true)
+			rest, err := parseTake(q, args[1], args[2:])
+			if err != nil {
+				return err
+			}
+			args = rest
+			continue
 		}
-		var list *[]session.GroupStamp
-		switch word := bytes.ToUpper(args[0][:min(len(args[0]), nameMax)]); string(word) {
-		case "LOW":
-			list = &q.Lows
-		case "DOUBT":
-			list = &q.Doubts
-		case "SEALED":
-			list = &q.Sealed
+		list := saidOf(q, args[0])
+		if list == nil || len(q.Lows)+len(q.Doubts)+len(q.Sealed) == saidMax {
+			return badSession()
 		}
-		if list == nil || len(args) < 3 {
-			return errUsage(sessionUsage)
-		}
-		if said == saidMax {
-			return isotone.Errorf(isotone.CodeInvalidArgument, "one SESSION KEEP has at most %d stamps; send several", saidMax)
-		}
-		stamp, err := parseStamp(args[2])
+		stamp, err := parsePast(args[2])
 		if err != nil {
 			return err
 		}
 		*list = append(*list, session.GroupStamp{Group: string(args[1]), Stamp: stamp})
 		args = args[3:]
 	}
+	if len(args) > 0 {
+		return badSession()
+	}
 	return nil
 }
 
-// replyBind appends what a session holds, and where the frontiers of its groups are.
-func replyBind(a *asking, r *reply) {
+// saidOf returns the list for what a word says of stamps, or nil.
+func saidOf(q *front.SessionRequest, word []byte) *[]session.GroupStamp {
+	switch {
+	case is(word, "LOW"):
+		return &q.Lows
+	case is(word, "DOUBT"):
+		return &q.Doubts
+	case is(word, "SEALED"):
+		return &q.Sealed
+	}
+	return nil
+}
+
+// parseTake reads count [AHEAD] [U64], and returns what follows.
+func parseTake(q *front.SessionRequest, group []byte, args [][]byte) (rest [][]byte, err error) {
+	if q.Group != "" || len(group) == 0 {
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "want at most one TAKE, with the name of a group")
+	}
+	n, ok := front.ParseCount(args[0])
+	q.Group, q.Count = string(group), n
+	for args = args[1:]; len(args) > 0; args = args[1:] {
+		switch {
+		case is(args[0], "AHEAD") && !q.Ahead:
+			q.Ahead = true
+			continue
+		case is(args[0], "U64") && !q.U64:
+			q.U64 = true
+			continue
+		}
+		break
+	}
+	if most := (&ask{u64: q.U64}).countMax(); !ok || n > most {
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "count: want a whole number from 1 to %d", most)
+	}
+	return args, nil
+}
+
+// answerSession answers a SESSION command, or one of FRONTIER that is the same.
+func (c *conn) answerSession(q *front.SessionRequest, r *reply) {
+	switch {
+	case q.Bind != nil:
+		c.sessions.ttl = q.Bind.TTL
+		r.bindings(&q.Reply)
+	case q.Count > 0:
+		r.taken(q)
+	default:
+		if q.Close {
+			c.endSession()
+		}
+		r.ok()
+	}
+}
+
+// bindings appends what a session holds, and the frontiers of its groups.
+func (r *reply) bindings(b *session.Reply) {
 	r.dict(2)
 	r.bulk("holds")
-	r.array(len(a.request.Reply.Holds))
-	for _, h := range a.request.Reply.Holds {
+	r.array(len(b.Holds))
+	for _, h := range b.Holds {
 		r.array(2)
 		r.bulk(h.Name)
-		r.token(h.Token)
+		r.bulk(h.Token.String())
 	}
 	r.bulk("frontiers")
-	r.array(len(a.request.Reply.Frontiers))
-	for _, f := range a.request.Reply.Frontiers {
+	r.array(len(b.Frontiers))
+	for _, f := range b.Frontiers {
 		r.array(2)
 		r.bulk(f.Group)
-		r.stamp(f.Stamp)
+		r.bulk(f.Stamp.String())
 	}
 }
 
-// token appends a token in decimal, stamp a stamp as 32 hexadecimal digits.
-func (r *reply) token(t isotone.Timestamp64) {
-	r.bulkBytes(strconv.AppendUint(nil, uint64(t), 10))
+// taken appends the first and the last stamp of a range, and up to which the session may make stamps itself, if it asked for that.
+func (r *reply) taken(q *front.SessionRequest) {
+	stamps := []isotone.Timestamp{q.Range.First, {Time: q.Range.First.Time, Index: q.Range.First.Index + q.Range.Count - 1}}
+	if q.U64 {
+		stamps[1] = (isotone.Timestamp64From(q.Range.First) + isotone.Timestamp64(q.Range.Count-1)).Timestamp()
+	}
+	if q.Ahead {
+		stamps = append(stamps, q.Reply.Bound)
+	}
+	r.array(len(stamps))
+	for _, s := range stamps {
+		r.bulk(s.String())
+	}
 }
 
-func (r *reply) stamp(t isotone.Timestamp) { r.bulk(t.String()) }
-
-// message appends a message of a session as a push.
-func (r *reply) message(m *session.Message) {
-	push := func(kind string, n int) {
-		r.head('>', int64(2+n))
-		r.bulk("session")
-		r.bulk(kind)
+// ask has the connection wait for the answer to a request, or answers why not.
+func (c *conn) ask(q *front.SessionRequest, answer func(*reply), err error, r *reply) *sessionWait {
+	backend := c.front.cfg.Sessions
+	switch {
+	case backend == nil:
+		err = errNoSessions
+	case err == nil && q.Bind == nil && !c.hasSession():
+		err = errUnbound
 	}
+	if err != nil {
+		r.b = appendFault(r.b, faultOf(err))
+		return nil
+	}
+	w := c.await(&sessionWait{request: q, answer: answer})
+	if !c.hasSession() {
+		c.sessions.bound = backend.OpenSession(c.told)
+	}
+	q.Conn = c.sessions.bound
+	q.Done = func(q *front.SessionRequest) { c.sessionAnswered(w, q.Err) }
+	return w
+}
+
+// watch has the connection wait for the answer to a watch, or answers why not.
+func (c *conn) watch(q *front.SessionWatch, answer func(*reply), err error, r *reply) {
+	if c.front.cfg.Sessions == nil {
+		err = errNoSessions
+	}
+	if err != nil {
+		r.b = appendFault(r.b, faultOf(err))
+		return
+	}
+	w := c.await(&sessionWait{watch: q, answer: answer})
+	q.Done = func(q *front.SessionWatch) { c.sessionAnswered(w, q.Err) }
+}
+
+// hasSession reports whether there is a connection for a session.
+func (c *conn) hasSession() bool { return c.sessions != nil && c.sessions.bound != 0 }
+
+// await has w asked after the command.
+func (c *conn) await(w *sessionWait) *sessionWait {
+	if c.sessions == nil {
+		c.sessions = &sessions{}
+	}
+	c.sessions.awaiting = w
+	return w
+}
+
+// awaiting returns what is waited for, or will be after the command, nil for nothing.
+func (c *conn) awaiting() *sessionWait {
+	if c.sessions == nil {
+		return nil
+	}
+	return c.sessions.awaiting
+}
+
+// askSessions asks the backend what a command waits for.
+func (c *conn) askSessions() {
+	w := c.awaiting()
+	c.asked, c.waiting = c.wire.Now(), true
+	if err := c.session.Charge(1, w.stamps()); err != nil {
+		c.endSessionWait(err)
+		return
+	}
+	if w.watch != nil {
+		c.front.cfg.Sessions.WatchSessions(w.watch)
+		return
+	}
+	c.front.cfg.Sessions.AskSession(w.request)
+}
+
+// mayBeLong reports whether more is waited for than an answer of the leader.
+func (w *sessionWait) mayBeLong() bool { return w.watch != nil || w.lock != nil && w.lock.answered }
+
+// stamps returns how many are asked for.
+func (w *sessionWait) stamps() uint64 {
+	if w.request == nil {
+		return 0
+	}
+	return w.request.Count
+}
+
+// sessionAnswered is called when the backend has answered.
+func (c *conn) sessionAnswered(w *sessionWait, err error) {
+	switch {
+	case c.awaiting() != w: // it was answered, or the connection has ended
+	case err == nil && w.lock != nil:
+		c.lockAnswered(w)
+	default:
+		c.endSessionWait(err)
+	}
+}
+
+// endSessionWait answers the command that waits.
+func (c *conn) endSessionWait(err error) {
+	w := c.awaiting()
+	c.forgetSessionWait()
+	c.waiting = false
+	r := reply{b: c.wire.Buffered(), v3: c.resp3}
+	code := codeOK
+	if err == nil {
+		c.session.Used(1, w.stamps())
+		w.answer(&r)
+	} else {
+		e := faultOf(err)
+		code = string(e.Code)
+		if r.b = appendFault(r.b, e); e.Code == isotone.CodeNotLeader {
+			r.b = appendRedirect(c.wire.Buffered(), "MOVED", c.slot, e.Leader)
+		}
+	}
+	c.wire.SetBuffered(r.b)
+	c.front.observe(code, 1, c.wire.Now()-c.asked)
+	c.goOn()
+}
+
+// forgetSessionWait ends a wait without an answer. The backend may still have the request.
+func (c *conn) forgetSessionWait() {
+	if l := c.sessions.awaiting.lock; l != nil && l.timer != nil {
+		l.timer.Stop()
+	}
+	c.sessions.awaiting = nil
+}
+
+// endSession ends the connection of the session, if there is one.
+func (c *conn) endSession() {
+	if c.hasSession() {
+		c.front.cfg.Sessions.CloseSession(c.sessions.bound)
+		c.sessions = nil
+	}
+}
+
+// told is called with a message to the session.
+func (c *conn) told(m session.Message) {
+	if c.resp3 {
+		out := c.wire
+		if c.transaction != nil && c.transaction.running {
+			out = c.transaction.held.wire // in front of the answer to EXEC
+		}
+		r := reply{b: out.Buffered(), v3: true}
+		r.push(m)
+		out.SetBuffered(r.b)
+		if len(r.b) > pushMax {
+			out.Close(errDoesNotRead)
+			return
+		}
+	}
+	if w := c.awaiting(); w != nil && w.lock != nil {
+		w.lock.hear(m)
+		c.lookAtLock(w)
+	}
+}
+
+// push appends a message.
+func (r *reply) push(m session.Message) {
+	items := messageItems(m)
+	r.head('>', int64(1+len(items)))
+	r.bulk("session")
+	for _, item := range items {
+		r.bulk(item)
+	}
+}
+
+func messageItems(m session.Message) []string {
 	switch m.Kind {
 	case session.MessageSeal:
-		push("seal", 2)
-		r.bulk(m.Group)
-		r.stamp(m.Through)
+		return []string{"seal", m.Group, m.Through.String()}
 	case session.MessageFenced:
-		push("fenced", 3)
-		r.bulk(m.Group)
-		r.stamp(m.Low)
-		r.stamp(m.Through)
+		return []string{"fenced", m.Group, m.Low.String(), m.Through.String()}
 	case session.MessageExpired:
-		push("expired", 0)
+		return []string{"expired"}
 	case session.MessageSuperseded:
-		push("superseded", 0)
+		return []string{"superseded"}
 	case session.MessageQueued:
-		push("queued", 2)
-		r.bulk(m.Name)
-		r.stamp(m.Ticket)
+		return []string{"queued", m.Name, m.Ticket.String()}
 	case session.MessageGranted:
-		push("granted", 2)
-		r.bulk(m.Name)
-		r.token(m.Token)
+		return []string{"granted", m.Name, m.Token.String()}
 	case session.MessageReleased:
-		push("released", 2)
-		r.bulk(m.Name)
-		r.token(m.Token)
+		return []string{"released", m.Name, m.Token.String()}
 	}
+	panic(fmt.Sprintf("resp: a message of kind %d", m.Kind))
 }

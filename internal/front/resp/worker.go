@@ -24,6 +24,12 @@ const workerCommand = "WORKER"
 
 var operatorsCommands = []string{"LIST", "REVOKE"}
 
+// leasing is a WORKER command that waits.
+type leasing struct {
+	request *front.WorkerRequest
+	settle  func(worker int, start, end int64) // counts what is leased for the quota; nil: nothing to count
+}
+
 // runWorker hands a WORKER command to the lessor. The connection waits for the answer.
 func (c *conn) runWorker(args [][]byte, r *reply) error {
 	if c.front.cfg.Lessor == nil {
@@ -36,7 +42,7 @@ func (c *conn) runWorker(args [][]byte, r *reply) error {
 		return nil
 	}
 	q.Done = c.leased
-	c.leasing = q
+	c.leasing = &leasing{request: q}
 	return nil
 }
 
@@ -99,11 +105,11 @@ func parseOperators(args [][]byte) (*front.WorkerRequest, bool) {
 
 // lease hands the request of runWorker to the lessor.
 func (c *conn) lease() {
-	q := c.leasing
+	q := c.leasing.request
 	c.asked = c.wire.Now()
 	c.waiting = true
-	if c.settle = nil; !q.Release && !q.List && !q.Revoke {
-		if c.settle, q.Err = c.session.TakeWorker(q.Session, q.Fixed); q.Err != nil {
+	if !q.Release && !q.List && !q.Revoke {
+		if c.leasing.settle, q.Err = c.session.TakeWorker(q.Session, q.Fixed); q.Err != nil {
 			c.leased(q)
 			return
 		}
@@ -113,11 +119,12 @@ func (c *conn) lease() {
 
 // leased answers a WORKER command.
 func (c *conn) leased(q *front.WorkerRequest) {
-	if c.leasing != q {
+	l := c.leasing
+	if l == nil || l.request != q {
 		panic("resp: a request for a worker id was answered twice")
 	}
 	c.leasing, c.waiting = nil, false
-	c.settleQuota(q)
+	c.settleQuota(l)
 	code := codeOK
 	r := reply{b: c.wire.Buffered(), v3: c.resp3}
 	if q.Revoke {
@@ -159,18 +166,18 @@ func (c *conn) leased(q *front.WorkerRequest) {
 }
 
 // settleQuota counts what was leased or given back for the client's quota.
-func (c *conn) settleQuota(q *front.WorkerRequest) {
-	switch {
+func (c *conn) settleQuota(l *leasing) {
+	switch q := l.request; {
 	case q.List, q.Revoke:
 	case q.Release:
 		if q.Err == nil {
 			c.session.GiveBackWorker(q.Session, q.Fixed, int64(min(q.From, math.MaxInt64)), int64(min(q.Next, math.MaxInt64)))
 		}
-	case c.settle == nil: // the quota was used up
+	case l.settle == nil: // the quota was used up
 	case q.Err != nil:
-		c.settle(q.Fixed, 0, 0)
+		l.settle(q.Fixed, 0, 0)
 	default:
-		c.settle(q.Worker, q.Lease.Start, q.Lease.End)
+		l.settle(q.Worker, q.Lease.Start, q.Lease.End)
 	}
 }
 
