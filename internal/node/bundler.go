@@ -35,19 +35,19 @@ const (
 // bundler is the node as the fronts in an I/O loop without the core see it: what they submit
 // in one turn goes to the core as one batch for each read mode and form of timestamps, or a few where there is much,
 // and one for each batch with a floor or of a timeline,
-// and its answers come back in the same way. It is a [loop.Work], a front.Backend and a
-// front.Lessor, and belongs to its loop's goroutine.
+// and its answers come back in the same way. It is a [loop.Work], a front.Backend, a
+// front.Lessor and a front.Sessions, and belongs to its loop's goroutine.
 type bundler struct {
 	node      *Node
 	loop      *loop.Loop
 	host      *loop.Host
 	forwarder Forwarder // nil: none
 
-	submitted   []*front.Batch         // in this turn
-	sessions    map[session.Conn]*bool // which connections of sessions are open
-	underWay    int                    // bundles
-	requestsMax int                    // of one bundle
+	submitted   []*front.Batch // in this turn
+	underWay    int            // bundles
+	requestsMax int            // of one bundle
 	spare       []*bundle
+	tells       map[session.Conn]func(session.Message) // of connections that are open
 
 	answered *disruptor.Ring[*bundle]
 	in       *disruptor.Producer // the core loop's
@@ -61,7 +61,7 @@ type bundle struct {
 }
 
 func newBundler(n *Node, l *loop.Loop) *bundler {
-	b := &bundler{node: n, loop: l, sessions: map[session.Conn]*bool{}, requestsMax: max(1, min(bundleRequestsMax, n.cfg.RequestsMax/4))}
+	b := &bundler{node: n, loop: l, requestsMax: max(1, min(bundleRequestsMax, n.cfg.RequestsMax/4)), tells: map[session.Conn]func(session.Message){}}
 	var err error
 	if b.answered, err = disruptor.New[*bundle](bundlesMax); err != nil {
 		panic(err) // a constant that is no power of two

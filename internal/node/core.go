@@ -34,6 +34,7 @@ type core struct {
 	lessor  lessor
 	// timelines are changes that operators wait for.
 	timelines timelineRequests
+	sessions  sessions
 	quotas    quotas
 	busy      telemetry.Busy // timelines that this process owns, or owned
 	// forwarder asks the leader for what reaches this loop; nil: nobody does.
@@ -58,7 +59,6 @@ type core struct {
 	returned   []chan struct{} // closed once all worker ids were given back
 	operations []operation     // of operators, before their turn; at most operationsMax
 	carrying   carrying
-	sessions   sessions
 	elections  elections
 	reported   reported
 	// steps is nil but in builds for tests.
@@ -69,7 +69,7 @@ type core struct {
 func (c *core) Sleep() time.Duration {
 	wait := max(0, c.due-c.loop.Now())
 	if c.sessions.skipped {
-		wait = min(wait, watchPause)
+		wait = min(wait, watchInterval)
 	}
 	switch {
 	case !c.started || len(c.operations) > 0:
@@ -105,8 +105,8 @@ func (c *core) Turn() {
 		c.steps.After(c.replica, e)
 	}
 	c.carryOut(e)
-	op.answer(e)
 	c.lookAtWatches()
+	op.answer(e)
 	if c.forwarder != nil {
 		c.forwarder.Turn(c.loop.Now())
 	}
@@ -198,11 +198,12 @@ func (c *core) reset() {
 	in.Persisted, in.Transfer, in.TransferTo = nil, false, 0
 	in.Change, in.RaiseLevel, in.RaiseFloor, in.Reserve = nil, false, nil, false
 	in.Messages, in.Requests, in.Hellos = in.Messages[:0], in.Requests[:0], in.Hellos[:0]
-	in.Gone, in.SessionsGone = in.Gone[:0], in.SessionsGone[:0]
+	in.Gone = in.Gone[:0]
 	in.Refused = in.Refused[:0]
 	in.Clocks, in.LeaseRequests, in.TimelineRequests = in.Clocks[:0], in.LeaseRequests[:0], in.TimelineRequests[:0]
 	in.ClockAsks, in.ClockAnswers = in.ClockAsks[:0], in.ClockAnswers[:0]
 	in.OwnerAsks, in.OwnerAnswers = in.OwnerAsks[:0], in.OwnerAnswers[:0]
+	in.SessionsGone = in.SessionsGone[:0]
 }
 
 // carryOut sends, writes and answers.
@@ -285,8 +286,8 @@ func (c *core) Close() {
 	c.publish()
 }
 
-// coreBackend is the node as the fronts in the core loop see it; see front.Backend and
-// front.Lessor. It belongs to that loop's goroutine.
+// coreBackend is the node as the fronts in the core loop see it; see front.Backend,
+// front.Lessor and front.Sessions. It belongs to that loop's goroutine.
 type coreBackend struct{ *core }
 
 // Submit adds a batch to this turn's step.

@@ -42,10 +42,10 @@ type Node struct {
 	clock    clusterClock
 	status   atomic.Pointer[front.Status]
 	draining atomic.Bool
-	operates atomic.Pointer[func(context.Context, front.Carried) (int, []byte)] // see OperateBy
-	began    time.Duration                                                      // constant; as core.mono
-	// sessionConns numbers the connections of clients with sessions.
+	// sessionConns counts the connections of sessions.
 	sessionConns atomic.Uint64
+	operates     atomic.Pointer[func(context.Context, front.Carried) (int, []byte)] // see OperateBy
+	began        time.Duration                                                      // constant; as core.mono
 
 	failOnce sync.Once
 	failed   chan struct{} // closed when err is set
@@ -151,8 +151,8 @@ func (n *Node) build(loops []*loop.Loop, r *replica.Replica, store *storage.Stor
 	}
 	c := &core{
 		node: n, loop: loops[0], replica: r, disk: newDisk(store), queue: newSubmitQueue(loops[0].Wake),
-		lessor: lessor{open: map[uint64]*front.WorkerRequest{}}, timelines: timelineRequests{open: map[uint64]chan<- replica.TimelineAnswer{}}, forwarder: forwarder(loops[0]), wall: n.cfg.Clock.Wall(),
-		sessions: sessions{tells: map[session.Conn]func(session.Message){}},
+		lessor: lessor{open: map[uint64]*front.WorkerRequest{}}, timelines: timelineRequests{open: map[uint64]chan<- replica.TimelineAnswer{}},
+		sessions: sessions{tells: map[session.Conn]func(session.Message){}}, forwarder: forwarder(loops[0]), wall: n.cfg.Clock.Wall(),
 	}
 	c.disk.saved = func(w *replica.Write) { n.post(func() { c.next.Persisted = w }) }
 	c.disk.failed = n.fail
@@ -260,7 +260,7 @@ func (n *Node) Close() error {
 
 // post has f run on the core loop's goroutine and reports whether it will be. What is posted
 // is bounded: a few functions for each handshake, connection of a peer, write, command of an operator,
-// and request for a worker lease, of which a connection has one.
+// request for a worker lease, and request or watch of a session, of which a connection has one.
 func (n *Node) post(f func()) bool { return n.hosts[0].Post(f) }
 
 // call runs f on the core loop's goroutine and waits for it. It reports whether f has run.

@@ -12,80 +12,104 @@ import (
 	"github.com/isotone/isotone/internal/front"
 )
 
-// What fronts ask of sessions; see front.Sessions.
+// Sessions of clients, as the fronts in each loop see them; see front.Sessions. From another loop than the core's, everything is posted there and back, so it keeps its order.
 
 const (
-	// watchesMax bounds the watches that wait.
-	watchesMax = 4096
-	// watchPause is between two looks at what is watched.
-	watchPause = time.Millisecond
-	// holdersMax bounds the locks of one answer.
-	holdersMax = 1000
+	// sessionConnsMax bounds the connections that have, or are to have, a session.
+	sessionConnsMax = session.Max
+	// watchesMax bounds the watches that wait, and holdersMax the locks of one answer.
+	watchesMax, holdersMax = 4096, 1000
+	// watchInterval is the shortest time between two looks at a watch that waits.
+	watchInterval = time.Millisecond
 )
 
-var errWatches = isotone.Errorf(isotone.CodeOverloaded, "too many requests wait for a lock or a frontier to change")
+var (
+	errSessionConns   = isotone.Errorf(isotone.CodeOverloaded, "this node has %d connections for sessions, which is the most", sessionConnsMax)
+	errWatches        = isotone.Errorf(isotone.CodeOverloaded, "too many requests wait for a frontier or for a lock")
+	errSessionExpired = isotone.Errorf(isotone.CodeSessionExpired, "the session has ended, and all that it held is free; bind another one, with another ID")
+	errNotBound       = isotone.Errorf(isotone.CodeNotBound, "this connection does not speak for a session that lives; bind one first, with an epoch above those before")
+	errLocked         = isotone.Errorf(isotone.CodeLocked, "somebody else holds the lock, or waits for it")
+)
 
-// sessions are the connections of clients that have sessions, and what is watched. They belong to the core loop's goroutine.
+// sessions are the connections for sessions, and the watches. They belong to the core loop's goroutine.
 type sessions struct {
 	tells   map[session.Conn]func(session.Message)
-	watches []sessionWatch
-	looked  time.Duration // at the watches, by the steady clock
-	skipped bool          // something may have changed since
+	watches []watch
+	// seen is how many of the watches were looked at before, looked when that was. skipped is set if the latest step may have changed something for them.
+	seen    int
+	looked  time.Duration
+	skipped bool
 }
 
-// sessionWatch is a watch that waits until due.
-type sessionWatch struct {
+// watch is a watch that waits until, by the loop's clock.
+type watch struct {
 	*front.SessionWatch
-	due time.Duration
+	until time.Duration
 }
 
-// submitSession adds a request to this turn's step.
-func (c *core) submitSession(r *front.SessionRequest) {
-	b := &front.Batch{Mode: isotone.ReadQuorum, Local: true, U64: r.U64}
-	b.Done = func(b *front.Batch) {
-		switch {
-		case b.Err != nil:
-			r.Err = b.Err
-		case r.Count > 0:
-			r.Range = b.Ranges[0]
-		}
-		if r.Err == nil {
-			r.Err = outcomeError(&r.Request)
-		}
-		r.Done(r)
+// openSession notes a connection. Beyond the bound its requests are refused.
+func (c *core) openSession(conn session.Conn, tell func(session.Message)) {
+	if len(c.sessions.tells) < sessionConnsMax {
+		c.sessions.tells[conn] = tell
 	}
+}
+
+// closeSession notes that a connection has ended. What it has asked before is in the same input, or in an earlier one.
+func (c *core) closeSession(conn session.Conn) {
+	if c.sessions.tells[conn] != nil {
+		delete(c.sessions.tells, conn)
+		c.next.SessionsGone = append(c.next.SessionsGone, conn)
+	}
+}
+
+// askSession adds a request to the input of the next turn. It is a batch, as everything that the replica answers.
+func (c *core) askSession(r *front.SessionRequest) {
+	if c.sessions.tells[r.Conn] == nil {
+		c.later(func() { r.Err = errSessionConns; r.Done(r) })
+		return
+	}
+	b := &front.Batch{Local: true, Done: func(b *front.Batch) { answerSession(r, b) }}
 	if r.Count > 0 {
 		b.Counts, b.Ranges = []uint64{r.Count}, make([]isotone.Range, 1)
 	}
-	r.Err = nil
+	r.Reply = session.Reply{}
 	c.next.Requests = append(c.next.Requests, replica.Request{
-		Token: c.pending.put(b), Mode: b.Mode, U64: b.U64, Counts: b.Counts, Ranges: b.Ranges, Session: &r.Request,
+		Token: c.pending.put(b), Mode: isotone.ReadQuorum, U64: r.U64, Session: &r.Request, Counts: b.Counts, Ranges: b.Ranges,
 	})
 }
 
-// outcomeError returns why a request was not carried out, or nil.
-func outcomeError(q *session.Request) error {
-	switch q.Reply.Outcome {
-	case session.Expired:
-		if q.Close {
-			return nil
-		}
-		return isotone.Errorf(isotone.CodeSessionExpired, "the session has ended; begin another one, with another ID")
-	case session.Unbound:
-		return isotone.Errorf(isotone.CodeNotBound, "this connection has no session, or another one has bound it since; bind it again, with a larger epoch")
-	case session.Locked:
-		return isotone.Errorf(isotone.CodeLocked, "somebody else holds the lock %q, or waits for it", q.Lock.Name)
+// later runs f in the next turn, or now if there is none.
+func (c *core) later(f func()) {
+	if !c.node.post(f) {
+		f()
+	}
+}
+
+// answerSession answers a request with its batch.
+func answerSession(r *front.SessionRequest, b *front.Batch) {
+	if r.Err = b.Err; r.Err == nil {
+		r.Err = outcomeError(&r.Request)
+	}
+	if r.Err == nil && r.Count > 0 {
+		r.Range = b.Ranges[0]
+	}
+	r.Done(r)
+}
+
+// outcomeError returns the error for the outcome of a request, or nil.
+func outcomeError(r *session.Request) error {
+	switch o := r.Reply.Outcome; {
+	case o == session.Expired && !r.Close:
+		return errSessionExpired
+	case o == session.Unbound:
+		return errNotBound
+	case o == session.Locked:
+		return errLocked
 	}
 	return nil
 }
 
-// closeSession notes that a connection has ended, after all that came over it.
-func (c *core) closeSession(conn session.Conn) {
-	delete(c.sessions.tells, conn)
-	c.next.SessionsGone = append(c.next.SessionsGone, conn)
-}
-
-// tellSessions passes messages on.
+// tellSessions passes on the messages of a step, after its answers.
 func (c *core) tellSessions(list []session.Message) {
 	for _, m := range list {
 		if tell := c.sessions.tells[m.Conn]; tell != nil {
@@ -94,72 +118,88 @@ func (c *core) tellSessions(list []session.Message) {
 	}
 }
 
-// watchSessions adds a watch, which is looked at in this turn.
+// watchSessions adds a watch. The next turn looks at it.
 func (c *core) watchSessions(w *front.SessionWatch) {
-	if len(c.sessions.watches) >= watchesMax {
-		w.Err = errWatches
-		w.Done(w)
+	s := &c.sessions
+	if len(s.watches) >= watchesMax {
+		c.later(func() { w.Err = errWatches; w.Done(w) })
 		return
 	}
-	c.sessions.watches = append(c.sessions.watches, sessionWatch{w, c.mono + w.Wait})
-	c.sessions.looked = 0
+	s.watches = append(s.watches, watch{w, c.loop.Now() + w.Wait})
 }
 
-// lookAtWatches answers the watches for which something has changed.
+// lookAtWatches answers the watches for which there is an answer. It looks at new ones at once, and at the others now and then.
 func (c *core) lookAtWatches() {
-	s := &c.sessions
-	if s.skipped = len(s.watches) > 0 && c.mono-s.looked < watchPause && s.looked > 0; s.skipped || len(s.watches) == 0 {
+	s, now := &c.sessions, c.loop.Now()
+	if len(s.watches) == 0 {
 		return
 	}
-	s.looked = c.mono
-	waiting := s.watches
-	s.watches = nil
-	rest := waiting[:0]
-	for _, w := range waiting {
-		if c.watch(w) {
-			w.Done(w.SessionWatch)
-		} else {
-			rest = append(rest, w)
+	from := 0
+	if s.skipped = s.seen > 0 && now-s.looked < watchInterval; s.skipped {
+		from = s.seen
+	} else {
+		s.looked = now
+	}
+	all := s.watches
+	kept := all[:from]
+	for _, w := range all[from:] {
+		if !c.answersWatch(w.SessionWatch, now >= w.until) {
+			kept = append(kept, w)
 		}
 	}
-	clear(waiting[len(rest):])
-	s.watches = append(rest, s.watches...)
+	s.seen = len(kept)
+	s.watches = append(kept, s.watches[len(all):]...) // those that an answer has brought
+	clear(all[min(len(s.watches), len(all)):])
 }
 
-// watch sets the answer to a watch, and reports whether it is to be given.
-func (c *core) watch(w sessionWatch) bool {
-	over := c.mono >= w.due
-	if !c.replica.Status().Serving {
-		w.Err = c.node.redirect()
-		return true
-	}
+// answersWatch answers a watch, unless it is to wait and its time is not over.
+func (c *core) answersWatch(w *front.SessionWatch, over bool) bool {
+	f, leads := c.replica.Frontier(w.Group)
 	w.Err = nil
 	switch {
+	case !leads:
+		w.Err = c.redirect()
 	case w.Group != "":
-		var ok bool
-		if w.Frontier, ok = c.replica.Frontier(w.Group); !ok {
-			return false // it has just been elected
+		if w.Frontier = f; f.Before(w.At) && !over {
+			return false
 		}
-		return over || !w.Frontier.Before(w.At)
 	case w.Lock != "":
 		h, _ := c.replica.Holder(w.Lock)
-		if w.Holders = nil; h.Token != 0 {
+		if h.Token == w.After && !over {
+			return false
+		}
+		w.Holders = nil
+		if h.Token != 0 {
 			w.Holders = []front.Holder{c.holder(h)}
 		}
-		return over || h.Token != w.After
+	default:
+		w.Holders = nil
+		for _, h := range c.replica.Holders(w.Prefix, holdersMax) {
+			w.Holders = append(w.Holders, c.holder(h))
+		}
 	}
-	w.Holders = nil
-	for _, h := range c.replica.Holders(w.Prefix, holdersMax) {
-		w.Holders = append(w.Holders, c.holder(h))
-	}
+	w.Done(w)
 	return true
 }
 
-// holder describes a hold.
+// redirect returns the error that names the leader, as of the latest step.
+func (c *core) redirect() error {
+	b := c.replica.Brief()
+	for _, m := range c.replica.Members() {
+		if m.ID == b.Leader && m.ID != c.node.cfg.NodeID && m.ClientAddr != "" {
+			err := isotone.Errorf(isotone.CodeNotLeader, "node %d leads; ask %s", oracle.NodeOf(m.ID), m.ClientAddr)
+			err.Leader = m.ClientAddr
+			return err
+		}
+	}
+	return isotone.ErrNoLeader
+}
+
+// holder describes a hold. The ID of a session is a secret: whoever has it can bind it.
 func (c *core) holder(h oracle.Hold) front.Holder {
-	text := binary.BigEndian.AppendUint64([]byte("session"), c.node.Status().ClusterID)
-	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, h.Session))
-	return front.Holder{Name: h.Name, Token: h.Token, Value: h.Value, Session: binary.BigEndian.Uint64(sum[:8])}
+	text := binary.BigEndian.AppendUint64(nil, h.Session)
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, c.replica.Brief().ClusterID))
+	return front.Holder{Name: h.Name, Token: h.Token, Value: h.Value, Session: binary.BigEndian.Uint64(sum[:])}
 }
 
 // closeWatches answers all watches with err.
@@ -171,78 +211,69 @@ func (c *core) closeWatches(err error) {
 	c.sessions.watches = nil
 }
 
-// OpenSession implements front.Sessions.
+// OpenSession gives a connection its number.
 func (b coreBackend) OpenSession(tell func(session.Message)) session.Conn {
-	conn := session.Conn(b.node.sessionConns.Add(1))
-	b.sessions.tells[conn] = tell
+	conn := b.node.newSessionConn()
+	b.openSession(conn, tell)
 	return conn
 }
 
-// CloseSession implements front.Sessions.
+// CloseSession adds the end of a connection to this turn's step.
 func (b coreBackend) CloseSession(conn session.Conn) { b.closeSession(conn) }
 
-// AskSession implements front.Sessions.
-func (b coreBackend) AskSession(r *front.SessionRequest) { b.submitSession(r) }
+// AskSession adds a request to this turn's step.
+func (b coreBackend) AskSession(r *front.SessionRequest) { b.askSession(r) }
 
-// WatchSessions implements front.Sessions.
-func (b coreBackend) WatchSessions(w *front.SessionWatch) {
-	if done := w.Done; len(b.sessions.watches) >= watchesMax { // not within the call
-		w.Err = errWatches
-		b.node.post(func() { done(w) })
-		return
-	}
-	b.watchSessions(w)
-}
+// WatchSessions adds a watch, at which this turn looks.
+func (b coreBackend) WatchSessions(w *front.SessionWatch) { b.watchSessions(w) }
 
-// OpenSession implements front.Sessions. All that follows of the connection is posted as well, and so in order.
+// newSessionConn returns a number that no other connection of this process has.
+func (n *Node) newSessionConn() session.Conn { return session.Conn(n.sessionConns.Add(1)) }
+
+// OpenSession gives a connection its number, and has the core know it.
 func (b *bundler) OpenSession(tell func(session.Message)) session.Conn {
-	conn, core := session.Conn(b.node.sessionConns.Add(1)), b.node.core
-	open := true
-	b.sessions[conn] = &open
+	conn, core := b.node.newSessionConn(), b.node.core
+	b.tells[conn] = tell
 	b.node.post(func() {
-		core.sessions.tells[conn] = func(m session.Message) {
+		core.openSession(conn, func(m session.Message) {
 			b.host.Post(func() {
-				if open {
+				if tell := b.tells[conn]; tell != nil {
 					tell(m)
 				}
 			})
-		}
+		})
 	})
 	return conn
 }
 
-// CloseSession implements front.Sessions.
+// CloseSession has the core know that a connection has ended. What is on its way to it is dropped.
 func (b *bundler) CloseSession(conn session.Conn) {
-	if open := b.sessions[conn]; open != nil {
-		*open = false
-		delete(b.sessions, conn)
-	}
+	delete(b.tells, conn)
 	core := b.node.core
 	b.node.post(func() { core.closeSession(conn) })
 }
 
-// AskSession implements front.Sessions.
+// AskSession has the core take the request, and answers in this loop.
 func (b *bundler) AskSession(r *front.SessionRequest) {
 	done, core := r.Done, b.node.core
-	r.Done = func(r *front.SessionRequest) {
-		r.Done = done
-		b.host.Post(func() { done(r) })
-	}
-	if !b.node.post(func() { core.submitSession(r) }) {
+	r.Done = func(r *front.SessionRequest) { b.host.Post(func() { r.Done = done; done(r) }) }
+	if !b.node.post(func() { core.askSession(r) }) {
 		r.Err = errStopped
 		r.Done(r)
 	}
 }
 
-// WatchSessions implements front.Sessions.
+// WatchSessions has the core take the watch, and answers in this loop.
 func (b *bundler) WatchSessions(w *front.SessionWatch) {
 	done, core := w.Done, b.node.core
-	w.Done = func(w *front.SessionWatch) {
-		w.Done = done
-		b.host.Post(func() { done(w) })
-	}
+	w.Done = func(w *front.SessionWatch) { b.host.Post(func() { w.Done = done; done(w) }) }
 	if !b.node.post(func() { core.watchSessions(w) }) {
 		w.Err = errStopped
 		w.Done(w)
 	}
 }
+
+var (
+	_ front.Sessions = coreBackend{}
+	_ front.Sessions = (*bundler)(nil)
+)

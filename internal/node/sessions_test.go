@@ -219,7 +219,7 @@ func TestSessions_OutcomesAreErrors(t *testing.T) {
 		}
 		one.closes()
 		gone := &front.SessionRequest{}
-		if one.says(gone); !errors.Is(gone.Err, isotone.ErrNotBound) {
+		if one.says(gone); !errors.Is(gone.Err, isotone.ErrOverloaded) {
 			t.Errorf("on a connection that is none: %v", gone.Err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // Bounds of a command, as nodes have them.
 const (
-	argsMax    = 64
+	argsMax    = 256
 	commandMax = 32 << 10
 )
 

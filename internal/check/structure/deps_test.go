@@ -139,6 +139,7 @@ bench/far:
 bench/origin:
 bench/proxy:
 bench/client:                   . client
+bench/locks:                    . client internal/check/cluster
 bench/storm:                    internal/check/conformance internal/check/evidence
 bench/verify:                   internal/check/evidence internal/check/verify
 bench/streams:                  ; golang.org/x/net

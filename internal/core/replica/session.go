@@ -100,7 +100,9 @@ func (s *sessions) receive(q *session.Request) (err *isotone.Error, done bool) {
 		s.frontier.Low(of, l.Group, l.Stamp)
 	}
 	for _, x := range q.Sealed {
-		s.frontier.Sealed(x.Group, x.Stamp)
+		if s.frontier.Has(of, x.Group) {
+			s.frontier.Sealed(x.Group, x.Stamp)
+		}
 	}
 	if q.Close {
 		s.table.Close(q.Conn)

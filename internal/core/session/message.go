@@ -16,7 +16,7 @@ type Request struct {
 	// Close ends the session.
 	Close bool
 	// Lows are the stamps below which all of the session in a group are decided, Doubts those of writes without an answer, and Sealed what all stores of a group
-	// refuse.
+	// refuse. Those of groups with which the session has not bound count for nothing.
 	Lows, Doubts, Sealed []GroupStamp
 	// Lock, if not nil, is about a lock.
 	Lock *LockRequest
