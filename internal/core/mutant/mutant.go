@@ -327,7 +327,7 @@ func (m Mutant) IsDirected() bool {
 		ClientFloorByAnyone, ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal,
 		FenceByApplied, CompactedIsClean, NoConfigFence, CountAnyone, OldConfigCounts, OwnerReusesNumber, CountLateTold, TimelineFillsQueue, TimelinesWithLeader,
 		OwnerWaitWithoutRate, OwnerLeaseFromAnswer, OwnerLeaseOverTouched, LeaseOutlivesEnd, LeaseEndUnfenced, LeaseOffEarly,
-		KeepWithoutRound, LostWakeup, ClaimBeforeFence, ReleaseByName, LastInFirstOut, DigestMissesHolds, ReleaseUntold:
+		KeepWithoutRound, LostWakeup, ClaimBeforeFence, ReleaseByName, LastInFirstOut, DigestMissesHolds, ReleaseUntold, AnswerWhileReleasing:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

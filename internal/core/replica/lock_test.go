@@ -114,6 +114,16 @@ func tellsNobody(t *testing.T) bool {
 	})
 }
 
+// answersWhileReleasing reports whether a session that asks for a lock again, before its release is applied, is told that it holds it (R7).
+func answersWhileReleasing(t *testing.T) bool {
+	c, l, token := locking(t)
+	c.says(l, 1, session.Request{Lock: &session.LockRequest{Op: session.LockRelease, Name: "x", Token: token}})
+	reply, _ := c.says(l, 1, session.Request{Lock: &session.LockRequest{Op: session.LockAcquire, Name: "x"}})
+	c.settle()
+	c.tick(5)
+	return len(reply.Holds) > 0 || len(l.grants(1)) != 2
+}
+
 // keepsWithoutRound reports whether a leader that reaches nobody tells a session that it is alive (R3).
 func keepsWithoutRound(t *testing.T) bool {
 	c, l, _ := locking(t)
@@ -163,6 +173,7 @@ func TestLocks_KeepTheirRules(t *testing.T) {
 	for name, harms := range map[string]func(*testing.T) bool{
 		"nobody gets a released lock":                     wakesNobody,
 		"nobody is told of a release":                     tellsNobody,
+		"a hold that is being released is shown":          answersWhileReleasing,
 		"whoever came last gets it":                       wakesTheLast,
 		"a late release frees another hold":               releasesAnother,
 		"a leader without a quorum says alive":            keepsWithoutRound,

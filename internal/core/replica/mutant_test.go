@@ -91,11 +91,12 @@ var ownerHarms = map[mutant.Mutant]func(*testing.T) bool{
 
 // sessionHarms has the deliberate bugs of sessions and locks for which random runs take long.
 var sessionHarms = map[mutant.Mutant]func(*testing.T) bool{
-	mutant.KeepWithoutRound:  keepsWithoutRound,
-	mutant.LostWakeup:        wakesNobody,
-	mutant.ReleaseUntold:     tellsNobody,
-	mutant.LastInFirstOut:    wakesTheLast,
-	mutant.ReleaseByName:     releasesAnother,
-	mutant.ClaimBeforeFence:  claimsTooEarly,
-	mutant.DigestMissesHolds: agreesOnOtherHolds,
+	mutant.KeepWithoutRound:     keepsWithoutRound,
+	mutant.LostWakeup:           wakesNobody,
+	mutant.ReleaseUntold:        tellsNobody,
+	mutant.AnswerWhileReleasing: answersWhileReleasing,
+	mutant.LastInFirstOut:       wakesTheLast,
+	mutant.ReleaseByName:        releasesAnother,
+	mutant.ClaimBeforeFence:     claimsTooEarly,
+	mutant.DigestMissesHolds:    agreesOnOtherHolds,
 }
