@@ -136,7 +136,10 @@ func (m *Mutex) acquire(ctx context.Context, try bool) (context.Context, error) 
 	s.wake()
 	select {
 	case err := <-a.outcome:
-		return held, err
+		if err != nil {
+			return nil, err
+		}
+		return held, nil
 	case <-ctx.Done():
 		l.giveUp(a)
 		return nil, s.client.timeoutError(ctx)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -42,6 +43,7 @@ type Session struct {
 	mu     sync.Mutex
 	core   *session.Client
 	err    error // why it has ended
+	closed bool  // Close was called
 	conn   net.Conn
 	under  []*session.Call // in the order in which they were sent
 	locks  map[string]*lock
@@ -122,6 +124,7 @@ func (s *Session) ValidFor() time.Duration {
 // Close ends the session, and frees its locks at once if the leader can be reached within ctx; otherwise the cluster frees them after its TTL.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
+	s.closed = true
 	s.core.Close()
 	s.mu.Unlock()
 	s.wake()
@@ -187,6 +190,7 @@ func (s *Session) run() {
 		}
 		if err != nil {
 			c.trouble.note(addr, err)
+			s.refuse(err)
 		}
 		if addr = ""; next != "" && moves < search.MovesMax {
 			addr, moves = next, moves+1
@@ -201,6 +205,16 @@ func (s *Session) run() {
 		pause.Stop()
 	}
 	s.abandon(ErrClosed)
+}
+
+// refuse ends a session that has not begun if a node refuses the client: nothing else will come of it.
+func (s *Session) refuse(err error) {
+	var refused refusedError
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.first == nil && errors.As(err, &refused) {
+		s.end(refused.why)
+	}
 }
 
 // serve has the session go on over a connection to a node until that ends, and reports whether it was bound.
@@ -342,6 +356,9 @@ func (s *Session) happen() (more bool) {
 			more, s.leader = false, e.Err.Leader
 		case session.EventEnded:
 			more = false
+			if s.closed {
+				s.end(ErrClosed)
+			}
 			s.end(e.Err)
 		}
 	}

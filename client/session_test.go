@@ -9,6 +9,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
 )
 
@@ -73,7 +74,7 @@ func TestMutex_IsHeldByOne(t *testing.T) {
 	if err := <-got; err != nil || o.Token64() <= first || o.Check() != nil {
 		t.Errorf("the next holder has %v after %v: %v", o.Token64(), first, err)
 	}
-	if err := b.Close(ctx); err != nil || b.Err() != client.ErrClosed && !errors.Is(b.Err(), isotone.ErrSessionExpired) {
+	if err := b.Close(ctx); err != nil || b.Err() != client.ErrClosed {
 		t.Errorf("close: %v, %v", err, b.Err())
 	}
 	if _, err := m.Lock(ctx); err != nil { // which the end of the session has freed
@@ -194,6 +195,21 @@ func TestSession_RefusesBadOptions(t *testing.T) {
 	}
 	if _, err := s.Mutex("x").Lock(soon(t)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSession_IsRefused at once, by nodes that do not know the client or give it no right to sessions.
+func TestSession_IsRefused(t *testing.T) {
+	n := testnode.Guarded(t, `{"users": {"a": {"roles": ["timestamps"], "secrets": ["HASH"]}}}`, nil)
+	for secret, want := range map[string]error{rig.Secret: isotone.ErrForbidden, "another": isotone.ErrUnauthorized} {
+		c, err := client.NewWith(soon(t), client.Options{Addrs: []string{n.Client}, Credentials: client.StaticCredentials("a", secret), Lazy: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.NewSession(soon(t), client.SessionOptions{}); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", secret, err, want)
+		}
+		_ = c.Close()
 	}
 }
 
