@@ -346,7 +346,11 @@ func (s *Session) happen() (more bool) {
 		case session.EventReleased:
 			s.lock(e.Name).wasReleased()
 		case session.EventLost:
-			s.lock(e.Name).lose(isotone.ErrNotHeld)
+			if e.Err != nil { // the session has ended
+				s.lock(e.Name).lose(e.Err)
+			} else {
+				s.lock(e.Name).lose(isotone.ErrNotHeld)
+			}
 		case session.EventStamps:
 			s.writer.stamps(e)
 		case session.EventSeal:

@@ -38,8 +38,12 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
+// newSession begins a session, which a busy machine does not end unless o has a TTL.
 func newSession(t *testing.T, c *client.Client, o client.SessionOptions) *client.Session {
 	t.Helper()
+	if o.TTL == 0 {
+		o.TTL = time.Minute
+	}
 	s, err := c.NewSession(soon(t), o)
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +151,7 @@ func TestMutex_IsNotWaitedForAnyMore(t *testing.T) {
 func TestSession_IsLostInTime(t *testing.T) {
 	stop, so, _ := testnode.RunSockets(t, nil)
 	c := dialSessions(t, so.HTTP.Addr().String())
-	s := newSession(t, c, client.SessionOptions{TTL: 200 * time.Millisecond})
+	s := newSession(t, c, client.SessionOptions{TTL: 2 * time.Second})
 	m := s.Mutex("x")
 	held, err := m.Lock(soon(t))
 	if err != nil {
@@ -286,11 +290,11 @@ func TestFrontier_FollowsWrites(t *testing.T) {
 	c, addr := sessionClient(t)
 	ctx := soon(t)
 	fence := &sealed{fails: 2}
-	if _, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: fence}); err == nil {
+	if _, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: fence, TTL: time.Minute}); err == nil {
 		t.Error("a writer begins without having sealed")
 	}
 	fence.fails = 0
-	w, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: fence})
+	w, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: fence, TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +366,7 @@ func TestFrontier_PassesTheDead(t *testing.T) {
 	c, addr := sessionClient(t)
 	ctx := soon(t)
 	fence := &sealed{}
-	dead, err := dialSessions(t, addr).NewFrontier(ctx, "orders", client.FrontierOptions{Fence: &sealed{}})
+	dead, err := dialSessions(t, addr).NewFrontier(ctx, "orders", client.FrontierOptions{Fence: &sealed{}, TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +374,7 @@ func TestFrontier_PassesTheDead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: fence}); err != nil {
+	if _, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: fence, TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	_ = dead.Close(ctx)
@@ -385,7 +389,7 @@ func TestFrontier_PassesTheDead(t *testing.T) {
 func TestFrontier_SharesRequests(t *testing.T) {
 	c, _ := sessionClient(t)
 	ctx := soon(t)
-	w, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: &sealed{}, U64: true})
+	w, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: &sealed{}, TTL: time.Minute, U64: true})
 	if err != nil {
 		t.Fatal(err)
 	}

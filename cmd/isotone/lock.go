@@ -23,7 +23,7 @@ import (
 type lockCmd struct {
 	Endpoint         endpointList   `name:"endpoint" placeholder:"HOST:PORT,..." help:"Client addresses of nodes of the cluster, or https URLs; the leader and the other members are found through any of them. Default: localhost:8080, or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
 	Name             string         `arg:"" help:"Name of the lock: 1 to 128 bytes."`
-	Command          []string       `arg:"" help:"The command and its arguments, after \"--\"."`
+	Command          []string       `arg:"" passthrough:"" help:"The command and its arguments. What follows the command belongs to it; \"--\" may stand before it."`
 	TTL              time.Duration  `name:"ttl" default:"3s" help:"After this time without contact to the cluster the lock is lost: 100ms to 1m."`
 	Linger           *time.Duration `name:"linger" placeholder:"TIME" help:"After this time without a connection the lock is free, for instance because this machine has lost its power. Default: as --ttl. With less, two commands may run for a moment after a connection has broken."`
 	Wait             *time.Duration `name:"wait" placeholder:"TIME" help:"Maximum wait for the lock. Default: until it is free."`
@@ -49,11 +49,16 @@ const (
 
 // check checks the flags.
 func (c *lockCmd) check() error {
+	if c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
 	linger := c.TTL
 	if c.Linger != nil {
 		linger = *c.Linger
 	}
 	switch {
+	case len(c.Command) == 0 || c.Command[0] == "":
+		return usagef("want a command to run under the lock: isotone lock %.80q -- command", c.Name)
 	case c.Name == "" || len(c.Name) > 128:
 		return usagef("the name of a lock has 1 to 128 bytes")
 	case c.TTL < 100*time.Millisecond || c.TTL > time.Minute || c.TTL%time.Millisecond != 0:

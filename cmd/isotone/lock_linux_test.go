@@ -81,6 +81,9 @@ func TestLock_RunsACommand(t *testing.T) {
 	if next := strings.Fields(out); code != 0 || len(next) != 3 || next[1] <= first[1] || next[2] <= first[2] {
 		t.Errorf("exit code %d, %q after %q", code, out, first)
 	}
+	if code, out, errs := locked(t, append(long, "sh", "-c", `printf '%s,' "$@"`, "sh", "-n", "--", "--ttl")...); code != 0 || out != "-n,--,--ttl," {
+		t.Errorf("exit code %d, %q, %q: flags behind the command are the command's", code, out, errs)
+	}
 	if code, _, _ := locked(t, append(long, "--", "sh", "-c", "kill -9 $$")...); code != 128+9 {
 		t.Errorf("exit code %d of a command that was killed", code)
 	}
@@ -117,7 +120,7 @@ func TestLock_ExcludesOthers(t *testing.T) {
 // TestLock_EndsAllOfTheCommandInTime: also what a shell has started, and what ignores SIGTERM, when the cluster is gone.
 func TestLock_EndsAllOfTheCommandInTime(t *testing.T) {
 	p, flags := lockNode(t)
-	cmd, pid := holding(t, `trap '' TERM; sleep 600 & echo $! > FILE; wait`, append(flags, "--ttl", "3s", "x")...)
+	cmd, pid := holding(t, `trap '' TERM; sleep 600 & echo $! > FILE; wait`, append(flags, "--ttl", "5s", "x")...)
 	_ = p.stop()
 	if code := codeOfRun(t, cmd.Wait()); code != lostExitCode {
 		t.Errorf("exit code %d", code)
@@ -139,7 +142,7 @@ func TestLock_TakesItsCommandAlong(t *testing.T) {
 
 func TestLock_RefusesWrongFlags(t *testing.T) {
 	for _, args := range [][]string{
-		{"x"}, {}, {"", "--", "true"}, {strings.Repeat("x", 129), "--", "true"}, {"--ttl", "1ms", "x", "--", "true"}, {"--ttl", "1h", "x", "--", "true"},
+		{"x"}, {}, {"x", "--"}, {"x", ""}, {"", "--", "true"}, {strings.Repeat("x", 129), "--", "true"}, {"--ttl", "1ms", "x", "--", "true"}, {"--ttl", "1h", "x", "--", "true"},
 		{"--linger", "0s", "x", "--", "true"}, {"--linger", "1h", "x", "--", "true"}, {"--kill-after", "2s", "x", "--", "true"}, {"--wait", "0s", "x", "--", "true"},
 		{"--wait", "1s", "--nonblock", "x", "--", "true"}, {"-E", "256", "x", "--", "true"}, {"--timeout", "0s", "x", "--", "true"},
 		{"--value", strings.Repeat("x", 129), "x", "--", "true"}, {"--endpoint", "unix:/x", "x", "--", "true"},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/core/frontier"
 	"github.com/isotone/isotone/internal/core/session"
 	"github.com/isotone/isotone/internal/front"
@@ -66,13 +67,7 @@ func (c *client) sends(r *front.SessionRequest) {
 
 func (c *client) hears(what string) any {
 	c.t.Helper()
-	select {
-	case x := <-c.heard:
-		return x
-	case <-time.After(liveness):
-		c.t.Fatalf("connection %d does not hear of %s", c.conn, what)
-		return nil
-	}
+	return await.Receive(c.t, fmt.Sprintf("%s, on connection %d", what, c.conn), c.heard)
 }
 
 // says sends a request and returns its answer, and which messages came before.
@@ -136,13 +131,7 @@ func (k *talker) sees(w *front.SessionWatch) *front.SessionWatch {
 
 func (k *talker) gets(answer <-chan *front.SessionWatch) *front.SessionWatch {
 	k.t.Helper()
-	select {
-	case w := <-answer:
-		return w
-	case <-time.After(liveness):
-		k.t.Fatal("a watch is not answered")
-		return nil
-	}
+	return await.Receive(k.t, "the answer to a watch", answer)
 }
 
 // TestSessions_PassALockOn between loops: to whoever waits when it is released, or when the holder's connection has ended.
