@@ -91,7 +91,7 @@ func (v *devView) hints() []hintGroup {
 	return append(groups, hintGroup{"Programs", append(programs, []hint{
 		{"who leads", v.Own + " status " + v.Leader},
 		{"load, checked", v.Own + " bench -t " + v.Leader + " -d 3s"},
-		{"under a lock", v.Own + " lock" + endpoint + " jobs/nightly -- sleep 1"},
+		{"under a lock", v.Own + " lock" + endpoint + " jobs/nightly -- printenv ISOTONE_LOCK_TOKEN"},
 		{"kill leaders", v.Own + " demo failover"},
 	}...)})
 }
