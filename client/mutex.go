@@ -109,8 +109,8 @@ func (s *Session) Mutex(name string) *Mutex {
 // WithValue returns the same lock, of whose holder others are told value, at most 128 bytes; see [Client.Holder].
 func (m *Mutex) WithValue(value string) *Mutex { return &Mutex{lock: m.lock, value: value} }
 
-// Lock waits until the session holds the lock, or ctx is done. The context that it returns is one of ctx, and is done as soon as the session does not
-// believe in the lock any more, before anybody else may have it: do what the lock protects with it. End it with [Mutex.Unlock].
+// Lock waits until the session holds the lock, or ctx is done. The context that it returns derives from ctx, and is also done when the session cannot be
+// sure of the lock any more, before anybody else may have it. Use it for what the lock protects, and end it with [Mutex.Unlock]. A deadline of ctx holds for both: to bound the wait alone, cancel ctx yourself.
 // The error matches isotone.ErrSessionExpired if the session has ended.
 func (m *Mutex) Lock(ctx context.Context) (context.Context, error) { return m.acquire(ctx, false) }
 
@@ -203,8 +203,8 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	}
 }
 
-// Check returns nil if the session believes in the lock at this moment, and an error that matches isotone.ErrNotHeld otherwise. A process that was paused finds
-// that out sooner by it than by the context, which a timer ends.
+// Check returns nil if the session holds the lock at this moment, as far as it can know, and an error that matches isotone.ErrNotHeld otherwise. After a pause of the process it
+// tells at once; the context is ended by a timer, which may fire a moment later.
 func (m *Mutex) Check() error {
 	s := m.lock.session
 	s.mu.Lock()

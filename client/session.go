@@ -18,10 +18,10 @@ import (
 
 // SessionOptions configures a [Session]. The zero value of every field is its default.
 type SessionOptions struct {
-	// TTL is for how long the session believes in its locks after the leader has confirmed it last, and after which it ends if the leader
-	// does not hear from it: 100 ms to 1 min, in whole milliseconds. 0 means SessionTTLDefault.
+	// TTL is how long the session may rely on its locks after the latest request that the leader has answered, and how long the leader waits for the next one before it ends
+	// the session: 100 ms to 1 min, in whole milliseconds. 0 means SessionTTLDefault.
 	TTL time.Duration
-	// Linger is after which it ends without a connection. 0 means TTL. With less, locks of a process that dies are free sooner; but a process that lives and
+	// Linger is how long the session lives on without a connection. 0 means TTL. With less, locks of a process that dies are free sooner; but a process that lives and
 	// only loses its connection may then believe in a lock that somebody else has got. The token of the lock protects stores that check it.
 	Linger time.Duration
 }

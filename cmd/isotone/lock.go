@@ -24,8 +24,8 @@ type lockCmd struct {
 	Endpoint         endpointList   `name:"endpoint" placeholder:"HOST:PORT,..." help:"Client addresses of nodes of the cluster, or https URLs; the leader and the other members are found through any of them. Default: localhost:8080, or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
 	Name             string         `arg:"" help:"Name of the lock: 1 to 128 bytes."`
 	Command          []string       `arg:"" passthrough:"" help:"The command and its arguments. What follows the command belongs to it; \"--\" may stand before it."`
-	TTL              time.Duration  `name:"ttl" default:"3s" help:"After this time without contact to the cluster the lock is lost: 100ms to 1m."`
-	Linger           *time.Duration `name:"linger" placeholder:"TIME" help:"After this time without a connection the lock is free, for instance because this machine has lost its power. Default: as --ttl. With less, two commands may run for a moment after a connection has broken."`
+	TTL              time.Duration  `name:"ttl" default:"3s" help:"The lock is lost after this time without contact to the cluster: 100ms to 1m."`
+	Linger           *time.Duration `name:"linger" placeholder:"TIME" help:"The lock is free after this time without a connection, as when this machine has lost its power. Default: as --ttl. With less, two commands may run at the same time for a moment after a connection has broken."`
 	Wait             *time.Duration `name:"wait" placeholder:"TIME" help:"Maximum wait for the lock. Default: until it is free."`
 	Nonblock         bool           `name:"nonblock" short:"n" help:"Do not wait for the lock."`
 	Value            string         `name:"value" help:"What others are told of the holder. Default: the name of this machine and the process ID."`
