@@ -68,8 +68,8 @@ func TestDev_PrintsCommandsThatWork(t *testing.T) {
 					return err == nil, fmt.Sprintf("%s: %v\n%s", line, err, out)
 				})
 			}
-			if ran != 5 {
-				t.Errorf("it prints %d commands that begin with %s, want timestamp, id, status and two of bench:\n%s", ran, name, p.Log())
+			if ran != 6 {
+				t.Errorf("it prints %d commands that begin with %s, want timestamp, id, status, lock and two of bench:\n%s", ran, name, p.Log())
 			}
 		})
 	}
