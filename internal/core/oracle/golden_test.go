@@ -109,7 +109,6 @@ func goldenCommands() map[string]oracle.Command {
 		{Kind: oracle.HoldClaim, Hold: oracle.Hold{Name: "shop/nightly", Session: 0x5E551, Token: goldenTime << 18, TTL: 3 * time.Second, Value: "10.0.0.1:80"}},
 		{Kind: oracle.HoldClaim, Hold: oracle.Hold{Name: "x", Session: math.MaxUint64, Token: math.MaxUint64, TTL: oracle.HoldTTLMax}},
 		{Kind: oracle.HoldRelease, Hold: oracle.Hold{Name: "y", Token: 7}},
-		{Kind: oracle.HoldEnd, Hold: oracle.Hold{Session: 8}},
 	}}
 	return all
 }

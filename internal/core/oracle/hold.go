@@ -44,8 +44,6 @@ const (
 	HoldClaim HoldKind = 1
 	// HoldRelease frees the lock Name if its token is Token.
 	HoldRelease HoldKind = 2
-	// HoldEnd frees all locks of Session.
-	HoldEnd HoldKind = 3
 )
 
 // HoldChange is one change of who holds which lock. Only the fields of its kind count.
@@ -91,8 +89,8 @@ func (h *Holds) All() iter.Seq[Hold] {
 	}
 }
 
-// apply carries out changes in their order, and returns the names of the locks that became free.
-func (h *Holds) apply(changes []HoldChange) (freed []string) {
+// apply carries out changes in their order, and returns the holds that have ended.
+func (h *Holds) apply(changes []HoldChange) (freed []Hold) {
 	for _, c := range changes {
 		have, held := h.byName[c.Hold.Name]
 		switch c.Kind {
@@ -104,12 +102,7 @@ func (h *Holds) apply(changes []HoldChange) (freed []string) {
 		case HoldRelease:
 			if held && (have.Token == c.Hold.Token || mutant.On(mutant.ReleaseByName)) {
 				h.drop(have)
-				freed = append(freed, have.Name)
-			}
-		case HoldEnd:
-			for _, have := range h.Of(c.Hold.Session) {
-				h.drop(have)
-				freed = append(freed, have.Name)
+				freed = append(freed, have)
 			}
 		}
 	}
@@ -186,8 +179,6 @@ func appendHoldChanges(b []byte, list []HoldChange) []byte {
 			b = c.Hold.append(b)
 		case HoldRelease:
 			b = appendU64(appendString(b, c.Hold.Name), uint64(c.Hold.Token))
-		case HoldEnd:
-			b = appendU64(b, c.Hold.Session)
 		}
 	}
 	return b
@@ -201,8 +192,6 @@ func (d *decoder) holdChanges() (list []HoldChange) {
 			c.Hold = d.hold()
 		case HoldRelease:
 			c.Hold.Name, c.Hold.Token = d.lockName(), isotone.Timestamp64(d.u64())
-		case HoldEnd:
-			c.Hold.Session = d.u64()
 		default:
 			d.fail("a change of locks of an unknown kind; was it written by a newer version?")
 		}

@@ -229,8 +229,8 @@ type Outcome struct {
 	Refusal *LeaseRefusal
 	// Timelines are what [timeline.Table.Apply] returned.
 	Timelines []timeline.Refusal
-	// Freed are the names of the locks that became free.
-	Freed []string
+	// Freed are the holds of locks that have ended.
+	Freed []Hold
 }
 
 // lease applies a request for workers.

@@ -39,10 +39,11 @@ type locks struct {
 	waiters map[string][]waiter
 	waits   map[session.ID]map[string]struct{}
 	count   int // of waiters
-	// proposed are the changes of a lock that are not applied, claims how many of them are claims, and of which session.
-	proposed map[string]oracle.HoldChange
+	// upcoming are the locks with changes that are not applied. The leader alone changes locks in its term, so it knows what comes of them.
+	upcoming map[string]*upcomingHold
+	// claiming are the names that a session has claimed, claims how many claims there are, which are not applied.
+	claiming map[session.ID][]string
 	claims   int
-	claiming map[session.ID]int
 	// ready are locks with waiters that may be free, in the order in which they became so; isReady are those.
 	ready   []string
 	isReady map[string]struct{}
@@ -50,10 +51,16 @@ type locks struct {
 	batch []oracle.HoldChange
 }
 
+// upcomingHold is who holds a lock once so many changes are applied: nobody, if hold is zero.
+type upcomingHold struct {
+	hold    oracle.Hold
+	changes int
+}
+
 func newLocks(r *Replica) locks {
 	return locks{
 		facts: &r.facts, leading: &r.leading, waiters: map[string][]waiter{}, waits: map[session.ID]map[string]struct{}{},
-		proposed: map[string]oracle.HoldChange{}, claiming: map[session.ID]int{}, isReady: map[string]struct{}{},
+		upcoming: map[string]*upcomingHold{}, claiming: map[session.ID][]string{}, isReady: map[string]struct{}{},
 	}
 }
 
@@ -82,18 +89,16 @@ func (l *locks) request(id session.ID, s *session.Request) *isotone.Error {
 // acquire has a session wait for a lock.
 func (l *locks) acquire(id session.ID, s *session.Request) *isotone.Error {
 	q := s.Lock
-	have, held := l.state.Holds.Get(q.Name)
-	now, isProposed := l.proposed[q.Name]
+	holder := l.holder(q.Name)
+	held := holder.Token != 0
 	at := slices.IndexFunc(l.waiters[q.Name], func(w waiter) bool { return w.session == id })
 	switch {
-	case held && have.Session == uint64(id) && l.shows(have):
-		return nil // the answer shows it
-	case isProposed && now.Kind == oracle.HoldClaim && now.Hold.Session == uint64(id):
-		return nil // it will be told
+	case held && holder.Session == uint64(id):
+		return nil // the answer shows it, or it will be told
 	case at >= 0:
 		l.tell(id, session.Message{Kind: session.MessageQueued, Name: q.Name, Ticket: l.waiters[q.Name][at].ticket})
 		return nil
-	case q.Op == session.LockTry && (held || isProposed || len(l.waiters[q.Name]) > 0):
+	case q.Op == session.LockTry && (held || len(l.waiters[q.Name]) > 0):
 		s.Reply.Outcome = session.Locked
 		return nil
 	case l.count >= waitersMax || len(l.waiters[q.Name]) >= nameWaitersMax || !held && l.state.Holds.Len()+l.claims >= oracle.HoldsMax:
@@ -117,7 +122,7 @@ func (l *locks) release(id session.ID, q *session.LockRequest) *isotone.Error {
 	switch {
 	case !held || have.Session != uint64(id) || have.Token != q.Token && !mutant.On(mutant.ReleaseByName):
 		l.tell(id, session.Message{Kind: session.MessageReleased, Name: q.Name, Token: q.Token})
-	case l.isReleasing(have): // it will be told
+	case l.holder(q.Name) != have: // it is being released, and will be told
 	case len(l.batch) >= lockChangesMax:
 		return isotone.ErrOverloaded
 	default:
@@ -126,37 +131,55 @@ func (l *locks) release(id session.ID, q *session.LockRequest) *isotone.Error {
 	return nil
 }
 
-// isReleasing reports whether the release of a hold is proposed: it is nobody's any more (R7).
-func (l *locks) isReleasing(h oracle.Hold) bool {
-	c, ok := l.proposed[h.Name]
-	return ok && c.Kind == oracle.HoldRelease && c.Hold.Token == h.Token
+// holder returns who holds a lock once all changes are applied; the zero Hold: nobody.
+func (l *locks) holder(name string) oracle.Hold {
+	if u := l.upcoming[name]; u != nil {
+		return u.hold
+	}
+	h, _ := l.state.Holds.Get(name)
+	return h
 }
 
-// shows reports whether answers show a hold.
+// shows reports whether answers show a hold. Once its release is proposed it is nobody's (R7).
 func (l *locks) shows(h oracle.Hold) bool {
-	return !l.isReleasing(h) || mutant.On(mutant.AnswerWhileReleasing)
+	return l.holder(h.Name) == h || mutant.On(mutant.AnswerWhileReleasing)
 }
 
-// change notes a change that is to be proposed.
+// change notes a change that is to be proposed. Whoever waits for a lock that it frees may claim it at once: that claim is behind it in the log.
 func (l *locks) change(c oracle.HoldChange) {
 	l.batch = append(l.batch, c)
-	if c.Kind == oracle.HoldEnd {
+	name := c.Hold.Name
+	u := l.upcoming[name]
+	if u == nil {
+		u = &upcomingHold{}
+		l.upcoming[name] = u
+	}
+	u.changes++
+	if c.Kind == oracle.HoldClaim {
+		u.hold = c.Hold
+		l.claims++
+		id := session.ID(c.Hold.Session)
+		l.claiming[id] = append(l.claiming[id], name)
 		return
 	}
-	l.proposed[c.Hold.Name] = c
-	if c.Kind == oracle.HoldClaim {
-		l.claims++
-		l.claiming[session.ID(c.Hold.Session)]++
+	u.hold = oracle.Hold{}
+	if len(l.waiters[name]) > 0 && !mutant.On(mutant.LostWakeup) {
+		l.mayBeFree(name)
 	}
 }
 
-// end frees all locks of a session that is condemned, and reports whether there are any.
+// end frees all locks of a session that is condemned, and reports whether any has to be applied.
 func (l *locks) end(id session.ID) bool {
-	if l.claiming[id] == 0 && len(l.state.Holds.Of(uint64(id))) == 0 {
-		return false
+	names := slices.Clone(l.claiming[id])
+	for _, h := range l.state.Holds.Of(uint64(id)) {
+		names = append(names, h.Name)
 	}
-	l.change(oracle.HoldChange{Kind: oracle.HoldEnd, Hold: oracle.Hold{Session: uint64(id)}})
-	return true
+	for _, name := range names {
+		if h := l.holder(name); h.Session == uint64(id) && h.Token != 0 {
+			l.change(oracle.HoldChange{Kind: oracle.HoldRelease, Hold: h})
+		}
+	}
+	return len(names) > 0
 }
 
 // add adds a waiter, in the order of the tickets.
@@ -228,10 +251,8 @@ func (l *locks) canClaim() bool {
 
 // grant claims a lock for whoever has waited for the longest time, if it is free. It reports false if there is no time for a token yet.
 func (l *locks) grant(name string) bool {
-	_, held := l.state.Holds.Get(name)
-	_, isProposed := l.proposed[name]
 	list := l.waiters[name]
-	if len(list) == 0 || isProposed || held && !mutant.On(mutant.GrantUnchecked) {
+	if len(list) == 0 || l.holder(name).Token != 0 && !mutant.On(mutant.GrantUnchecked) {
 		return true
 	}
 	w := list[0]
@@ -250,33 +271,41 @@ func (l *locks) grant(name string) bool {
 	return true
 }
 
-// applied is called when changes, proposed in term, are applied, by which locks became free.
-func (l *locks) applied(term uint64, changes []oracle.HoldChange, freed []string) {
+// applied is called when changes, proposed in term, are applied. freed are the holds that have ended by them.
+func (l *locks) applied(term uint64, changes []oracle.HoldChange, freed []oracle.Hold) {
 	if term != l.term || l.leading.sessions.table == nil {
 		return
 	}
 	for _, c := range changes {
-		id := session.ID(c.Hold.Session)
-		switch c.Kind {
-		case oracle.HoldClaim:
+		name := c.Hold.Name
+		if u := l.upcoming[name]; u != nil {
+			if u.changes--; u.changes == 0 {
+				delete(l.upcoming, name)
+			}
+		}
+		switch {
+		case c.Kind == oracle.HoldClaim:
+			id := session.ID(c.Hold.Session)
 			l.claims--
-			if l.claiming[id]--; l.claiming[id] == 0 {
+			if l.claiming[id] = slices.DeleteFunc(l.claiming[id], func(claimed string) bool { return claimed == name }); len(l.claiming[id]) == 0 {
 				delete(l.claiming, id)
 			}
-			l.tell(id, session.Message{Kind: session.MessageGranted, Name: c.Hold.Name, Token: c.Hold.Token})
-		case oracle.HoldRelease: // whose entry does not say whose it was
-			by := session.ID(l.proposed[c.Hold.Name].Hold.Session)
-			l.tell(mutant.Pick(mutant.ReleaseUntold, id, by), session.Message{Kind: session.MessageReleased, Name: c.Hold.Name, Token: c.Hold.Token})
-		case oracle.HoldEnd:
-			l.leading.sessions.table.Ended(id)
-			continue
+			l.tell(id, session.Message{Kind: session.MessageGranted, Name: name, Token: c.Hold.Token})
+		case len(freed) > 0 && freed[0].Name == name: // its entry does not say whose it was
+			l.freed(freed[0])
+			freed = freed[1:]
 		}
-		delete(l.proposed, c.Hold.Name)
 	}
-	for _, name := range freed {
-		if len(l.waiters[name]) > 0 && !mutant.On(mutant.LostWakeup) {
-			l.mayBeFree(name)
-		}
+}
+
+// freed is called when the end of a hold is applied.
+func (l *locks) freed(h oracle.Hold) {
+	id, table := session.ID(h.Session), l.leading.sessions.table
+	if !mutant.On(mutant.ReleaseUntold) {
+		l.tell(id, session.Message{Kind: session.MessageReleased, Name: h.Name, Token: h.Token})
+	}
+	if table.IsEnding(id) && len(l.claiming[id]) == 0 && len(l.state.Holds.Of(h.Session)) == 0 {
+		table.Ended(id)
 	}
 }
 
