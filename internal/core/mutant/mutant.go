@@ -238,6 +238,7 @@ const (
 	LingerWithoutRate       // sessions: a session without a connection ends as soon as its linger has passed by the leader's clock
 	ExpireAfterOwnPause     // sessions: a leader that did not run counts that time
 	EndAtEOF                // sessions: a session ends with its connection
+	BreakAtOnce             // sessions: the locks of a session that an operator has broken are free before its client stops believing
 	StaleConnection         // sessions: an earlier connection of a session takes it back
 	ExpireNotCondemned      // sessions: a session that is being ended goes on
 	HeardBeforeBound        // R3: a client heeds what a leader tells before that has bound it

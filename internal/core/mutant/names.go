@@ -212,6 +212,7 @@ var names = [count]string{
 	LingerWithoutRate:       "linger-without-rate",
 	ExpireAfterOwnPause:     "expire-after-own-pause",
 	EndAtEOF:                "end-at-eof",
+	BreakAtOnce:             "break-at-once",
 	StaleConnection:         "stale-connection",
 	ExpireNotCondemned:      "expire-not-condemned",
 	HeardBeforeBound:        "heard-before-bound",

@@ -88,6 +88,9 @@ func (s *sessions) receive(q *session.Request) (err *isotone.Error, done bool) {
 			return err, true
 		}
 	}
+	if q.Lock != nil && q.Lock.Op == session.LockBreak {
+		return nil, !s.breaks(q.Lock, &q.Reply)
+	}
 	id, ok := s.table.Heard(q.Conn)
 	if q.Reply.Session = id; !ok {
 		return nil, false // it is told why by a leader that is not deposed
@@ -147,6 +150,21 @@ func (s *sessions) bind(q *session.Request) (refused *isotone.Error, done bool) 
 	return refused, true
 }
 
+// breaks condemns the session that holds a lock, and reports whether there is one.
+func (s *sessions) breaks(q *session.LockRequest, reply *session.Reply) bool {
+	h, held := s.state.Holds.Get(q.Name)
+	if !held || h.Token != q.Token {
+		reply.Outcome = session.NotHeld
+		return false
+	}
+	id := session.ID(h.Session)
+	if s.table.Break(id); mutant.On(mutant.BreakAtOnce) {
+		s.end(id)
+	}
+	s.condemned(id)
+	return true
+}
+
 // standing returns why a request does not speak for a session that lives.
 func (s *sessions) standing(q *session.Request) session.Outcome {
 	if s.table.IsCondemned(q.Conn) || q.Bind != nil && s.table.IsEnding(q.Bind.ID) {
@@ -159,6 +177,8 @@ func (s *sessions) standing(q *session.Request) session.Outcome {
 func (s *sessions) admits(p *pending) bool {
 	q, err := p.Session, (*isotone.Error)(nil)
 	switch {
+	case q.Lock != nil && q.Lock.Op == session.LockBreak:
+		return true
 	case !s.table.Speaks(q.Conn, q.Reply.Session):
 		q.Reply.Outcome = s.standing(q)
 	case q.Group != "" && !s.frontier.Has(frontier.Session(q.Reply.Session), q.Group):
@@ -197,7 +217,7 @@ func (s *sessions) taken(p *pending, r isotone.Range) {
 // reply completes the answer to a request that was served.
 func (s *sessions) reply(q *session.Request) {
 	q.Reply.Outcome = session.Alive
-	if q.Lock != nil {
+	if q.Lock != nil && q.Lock.Op != session.LockBreak {
 		if h, held := s.state.Holds.Get(q.Lock.Name); held && h.Session == uint64(q.Reply.Session) && s.locks.shows(h) {
 			q.Reply.Holds = append(q.Reply.Holds, session.Hold{Name: h.Name, Token: h.Token})
 		}
@@ -261,15 +281,20 @@ func (s *sessions) tick() {
 	}
 }
 
-// end ends a session that is condemned.
+// end ends a session that is condemned, and that cannot believe in its locks any more.
 func (s *sessions) end(id session.ID) {
+	s.condemned(id)
+	if !s.locks.end(id) {
+		s.table.Ended(id)
+	}
+}
+
+// condemned does what rests on no clock when a session is condemned.
+func (s *sessions) condemned(id session.ID) {
 	s.tell(session.Message{Conn: s.table.ConnOf(id), Kind: session.MessageExpired})
 	s.frontier.End(frontier.Session(id))
 	if !mutant.On(mutant.WaiterOutlivesSession) {
 		s.locks.stopWaiting(id)
-	}
-	if !s.locks.end(id) {
-		s.table.Ended(id)
 	}
 }
 

@@ -34,6 +34,8 @@ type Bind struct {
 	Epoch uint32
 	// TTL and Linger are fixed for the life of a session.
 	TTL, Linger time.Duration
+	// Label says to operators whose session it is.
+	Label string
 	// Reports are the groups in which the session writes, with what it may still write.
 	Reports []frontier.Report
 }
@@ -56,6 +58,9 @@ const (
 	LockCancel
 	// LockRelease releases the hold with Token, and no other one. The client is told by MessageReleased.
 	LockRelease
+	// LockBreak ends the session that holds the lock with Token. It comes from an operator, over a connection that needs no session. The holder is told at once, and the
+	// lock is free once the holder cannot believe in it any more, after the TTL of the session.
+	LockBreak
 )
 
 // LockRequest is a client's request about a lock.
@@ -99,6 +104,8 @@ const (
 	Expired
 	// Locked: somebody else holds the lock, or waits for it; only [LockTry] is answered so.
 	Locked
+	// NotHeld: nobody holds the lock with this token; only [LockBreak] is answered so.
+	NotHeld
 )
 
 // Message is a message to a client that is no answer to a request. It is to be sent after the answers of the same step, and in order. A client ignores what comes before the answer to

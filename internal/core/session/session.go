@@ -19,6 +19,8 @@ import (
 const (
 	// Max is the largest number of sessions.
 	Max = 100_000
+	// LabelMax is the largest length of the label of a session, in bytes.
+	LabelMax = 64
 	// TTLMin and TTLMax bound the TTL of a session, and its LINGER from above.
 	TTLMin, TTLMax = 100 * time.Millisecond, time.Minute
 
@@ -50,11 +52,12 @@ type session struct {
 	conn        Conn
 	epoch       uint32
 	ttl, linger time.Duration
+	label       string
 	// heard and gone are when it was heard last, and since when it has no connection, in the time that the leader ran.
 	heard, gone time.Duration
 	// restored is set until it binds, if it is known from a hold only.
 	restored bool
-	// condemned is set once it has ended, until the end is applied.
+	// condemned is set once it has ended, until that is applied. If an operator has broken it, it stays in the queue meanwhile: its client may believe in it.
 	condemned bool
 	// due is when it is looked at next, at its place in the queue; -1: never again.
 	due time.Duration
@@ -92,13 +95,13 @@ func (t *Table) Bind(conn Conn, b Bind) (former Conn, err error) {
 		t.sessions[b.ID] = s
 	}
 	if on := t.conns[conn]; on != nil && on != s {
-		on.conn = 0 // it is being ended
+		t.Gone(conn) // it is being ended
 	}
 	if s.conn != conn {
 		former = s.conn
 		delete(t.conns, former)
 	}
-	s.conn, s.epoch, s.ttl, s.linger, s.restored, s.heard = conn, max(s.epoch, b.Epoch), b.TTL, b.Linger, false, t.ran
+	s.conn, s.epoch, s.ttl, s.linger, s.label, s.restored, s.heard = conn, max(s.epoch, b.Epoch), b.TTL, b.Linger, b.Label, false, t.ran
 	t.conns[conn] = s
 	t.look(s)
 	return former, nil
@@ -111,6 +114,8 @@ func (t *Table) checkBind(conn Conn, b Bind, s *session) error {
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the ID of a session is not 0")
 	case b.TTL < TTLMin || b.TTL > TTLMax || b.TTL%time.Millisecond != 0:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the TTL of a session is %v to %v, in whole milliseconds, not %v", TTLMin, TTLMax, b.TTL)
+	case len(b.Label) > LabelMax:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "the label of a session has at most %d bytes, not %d", LabelMax, len(b.Label))
 	case b.Linger < 0 || b.Linger > TTLMax:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the LINGER of a session is at most %v, not %v", TTLMax, b.Linger)
 	case on != nil && on != s && !on.condemned:
@@ -160,7 +165,7 @@ func (t *Table) Gone(conn Conn) (ID, bool) {
 	}
 	delete(t.conns, conn)
 	s.conn, s.gone = 0, t.ran
-	if !s.condemned {
+	if s.at >= 0 {
 		t.look(s)
 	}
 	return s.id, true
@@ -192,6 +197,22 @@ func (t *Table) TTL(id ID) time.Duration {
 		return s.ttl
 	}
 	return 0
+}
+
+// Label returns what the client calls the session, "" if there is none.
+func (t *Table) Label(id ID) string {
+	if s := t.sessions[id]; s != nil {
+		return s.label
+	}
+	return ""
+}
+
+// Break condemns a session that an operator wants to end. Its client may not have heard of that, and believe in its locks: Tick returns the session once its time is over, as that of a
+// client that is silent from now on.
+func (t *Table) Break(id ID) {
+	if s := t.sessions[id]; s != nil {
+		s.condemned = true
+	}
 }
 
 // Ran returns for how long the leader has run in this term, as of its latest tick.
@@ -229,9 +250,7 @@ func (t *Table) Tick(now time.Duration) (over []ID) {
 // Ended forgets a session whose end is applied, or that holds nothing.
 func (t *Table) Ended(id ID) {
 	if s := t.sessions[id]; s != nil {
-		if !s.condemned {
-			t.condemn(s)
-		}
+		t.condemn(s)
 		if t.conns[s.conn] == s {
 			delete(t.conns, s.conn)
 		}

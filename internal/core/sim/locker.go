@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/session"
 )
 
 // Users with locks. The checks: no two sessions believe in one lock at a time, if LINGER is not below TTL; and a write under a lock in which its session
@@ -43,6 +44,30 @@ func (w *world) writeUnderLock(u *sessionUser, name string, token isotone.Timest
 		if has, believes := client.Token(name, w.clock(u)); w.sessions.exclusive && !u.dead && believes && has == token {
 			w.fail("R6: user %d holds the lock %q with the token %v, and its store refuses that", u.number, name, token)
 		}
+	})
+}
+
+// breakLocks has an operator break a lock now and then, unless its holder is innocent.
+func (w *world) breakLocks() {
+	rng := w.sessions.rng
+	w.after(time.Duration(rng.Int64N(int64(100*w.cfg.tick))), func() {
+		if w.quiet || w.closing {
+			return
+		}
+		w.breakLocks()
+		n, name := w.nodes[rng.IntN(len(w.nodes))], w.sessions.names[rng.IntN(len(w.sessions.names))]
+		if !n.up() {
+			return
+		}
+		h, _ := n.replica.Holder(name)
+		for _, u := range w.sessions.users {
+			if uint64(u.id) == h.Session && u.innocent {
+				return
+			}
+		}
+		w.trace("an operator breaks %q with the token %v, by node %d", name, h.Token, n.id)
+		k := &session.Call{Request: session.Request{Lock: &session.LockRequest{Op: session.LockBreak, Name: name, Token: h.Token}}}
+		w.arrive(n, &call{session: &sessionCall{nil, k}})
 	})
 }
 

@@ -49,6 +49,7 @@ type sessionTerm struct {
 // sessionUser is a process of a client.
 type sessionUser struct {
 	number      int
+	id          session.ID
 	client      *session.Client
 	ttl, linger time.Duration
 	rate        float64
@@ -118,6 +119,9 @@ func (w *world) runSessions() {
 	for range 2 + w.sessions.rng.IntN(4) {
 		w.joinSession()
 	}
+	if w.sessions.rng.IntN(2) == 0 {
+		w.breakLocks()
+	}
 }
 
 // joinSession starts a user.
@@ -150,7 +154,8 @@ func (w *world) renewSession(u *sessionUser) {
 			u.writes = append(u.writes, &userGroup{name: group})
 		}
 	}
-	u.client = session.NewClient(session.ID(s.rng.Uint64()|1), u.ttl, u.linger, groups...)
+	u.id = session.ID(s.rng.Uint64() | 1)
+	u.client = session.NewClient(u.id, u.ttl, u.linger, groups...)
 }
 
 // clock is the steady clock of a user.
@@ -323,6 +328,9 @@ func (w *world) breakSessions(n *node) {
 
 // answerSession sends an answer back.
 func (w *world) answerSession(k *call, err *isotone.Error) {
+	if k.session.conn == nil { // of an operator
+		return
+	}
 	w.deliver(k.session.conn, func() { w.finishSession(k, err) })
 	if err == nil {
 		for _, r := range k.ranges {
