@@ -20,6 +20,8 @@ type FrontierOptions struct {
 	TTL, Linger time.Duration
 	// U64 asks for stamps of the 64-bit form, for stores that keep a BIGINT.
 	U64 bool
+	// Label tells operators whose writes they are; see [SessionOptions].
+	Label string
 }
 
 // FrontierWriter writes in a group whose *frontier* readers can ask for: a timestamp of which it is known that no write at or below it is accepted any more. It has a session of
@@ -57,7 +59,7 @@ func (c *Client) NewFrontier(ctx context.Context, group string, o FrontierOption
 		o.Linger = 30 * time.Millisecond
 	}
 	w := &FrontierWriter{group: group, options: o}
-	s, err := c.newSession(ctx, SessionOptions{TTL: o.TTL, Linger: o.Linger}, 1, w)
+	s, err := c.newSession(ctx, SessionOptions{TTL: o.TTL, Linger: o.Linger, Label: o.Label}, 1, w)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -24,6 +26,8 @@ type SessionOptions struct {
 	// Linger is how long the session lives on without a connection. 0 means TTL. With less, locks of a process that dies are free sooner; but a process that lives and
 	// only loses its connection may then believe in a lock that somebody else has got. The token of the lock protects stores that check it.
 	Linger time.Duration
+	// Label tells operators whose session it is, in at most 64 bytes. "" means the name of the machine and the process ID.
+	Label string
 }
 
 // SessionTTLDefault is the TTL of a session.
@@ -71,6 +75,9 @@ func (c *Client) newSession(ctx context.Context, o SessionOptions, window int, w
 	if o.TTL < session.TTLMin || o.TTL > session.TTLMax || o.TTL%time.Millisecond != 0 || o.Linger < 0 || o.Linger > session.TTLMax || o.Linger%time.Millisecond != 0 {
 		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "session: TTL %v, linger %v: want %v to %v, and at most %v, in whole milliseconds", o.TTL, o.Linger, session.TTLMin, session.TTLMax, session.TTLMax)
 	}
+	if len(o.Label) > session.LabelMax {
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "session: a label has at most %d bytes, not %d", session.LabelMax, len(o.Label))
+	}
 	if !c.enter() {
 		return nil, ErrClosed
 	}
@@ -84,6 +91,11 @@ func (c *Client) newSession(ctx context.Context, o SessionOptions, window int, w
 		groups, w.session = []string{w.group}, s
 	}
 	s.core = session.NewClient(session.ID(binary.BigEndian.Uint64(id[:])|1), o.TTL, o.Linger, groups...)
+	if o.Label == "" {
+		host, _ := os.Hostname()
+		o.Label = fmt.Sprintf("%.50s:%d", host, os.Getpid())
+	}
+	s.core.SetLabel(o.Label)
 	s.ctx, s.cancel = context.WithCancel(c.ctx)
 	s.expiry = time.AfterFunc(o.TTL, s.lapse)
 	go func() {

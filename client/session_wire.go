@@ -26,7 +26,7 @@ func appendCall(b []byte, k *session.Call) []byte {
 	case k.Bind != nil:
 		args = []string{
 			"SESSION", "BIND", fmt.Sprintf("%016x", uint64(k.Bind.ID)), strconv.FormatUint(uint64(k.Bind.Epoch), 10),
-			"TTL", strconv.FormatInt(k.Bind.TTL.Milliseconds(), 10), "LINGER", strconv.FormatInt(k.Bind.Linger.Milliseconds(), 10),
+			"TTL", strconv.FormatInt(k.Bind.TTL.Milliseconds(), 10), "LINGER", strconv.FormatInt(k.Bind.Linger.Milliseconds(), 10), "LABEL", k.Bind.Label,
 		}
 		for _, r := range k.Bind.Reports {
 			args = append(args, "GROUP", r.Group, stampText(r.Low), stampText(r.High))

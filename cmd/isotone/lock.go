@@ -86,7 +86,7 @@ func (c *lockCmd) Run(ctx context.Context, con console) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	cl, err := c.dial(ctx)
+	cl, err := dialClient(ctx, c.accessFlags, c.Endpoint, c.Timeout)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (c *lockCmd) Run(ctx context.Context, con console) error {
 	s, err := cl.NewSession(starting, o)
 	cancel()
 	if err != nil {
-		return c.interrupted(ctx, err)
+		return interrupted(ctx, err)
 	}
 	defer func() {
 		ending, cancel := context.WithTimeout(context.Background(), lockEndWait)
@@ -117,13 +117,12 @@ func (c *lockCmd) Run(ctx context.Context, con console) error {
 	return c.run(con, s, m)
 }
 
-// dial connects to the cluster.
-func (c *lockCmd) dial(ctx context.Context) (*client.Client, error) {
-	reach, err := c.open()
+// dialClient connects to a cluster, as its clients do, within timeout.
+func dialClient(ctx context.Context, flags accessFlags, named endpointList, timeout time.Duration) (*client.Client, error) {
+	reach, err := flags.open()
 	if err != nil {
 		return nil, err
 	}
-	named := c.Endpoint
 	if len(named) == 0 {
 		addr, err := operator.FindNode(ctx, reach, operator.LikelyNodes(operator.DefaultAddr))
 		if err != nil {
@@ -132,20 +131,20 @@ func (c *lockCmd) dial(ctx context.Context) (*client.Client, error) {
 		named = endpointList{addr}
 	}
 	if slices.ContainsFunc(named, func(addr string) bool { return strings.HasPrefix(addr, operator.UnixScheme) }) {
-		return nil, usagef("--endpoint: want client addresses, as locks are not served at the socket of operators")
+		return nil, usagef("--endpoint: want client addresses, as locks and frontiers are not served at the socket of operators")
 	}
 	bases, err := reach.URLs("--endpoint", named)
 	if err != nil {
 		return nil, err
 	}
-	starting, cancel := context.WithTimeout(ctx, c.Timeout)
+	starting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	cl, err := client.NewWith(starting, reach.ClientOptions(bases))
-	return cl, c.interrupted(ctx, err)
+	return cl, interrupted(ctx, err)
 }
 
 // interrupted returns why ctx is done in place of what follows from that.
-func (c *lockCmd) interrupted(ctx context.Context, err error) error {
+func interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -43,6 +43,8 @@ type cli struct {
 	Timestamp   timestampCmd   `cmd:"" help:"Print timestamps of a running cluster."`
 	ID          idCmd          `cmd:"" name:"id" help:"Print Snowflake IDs of a running cluster."`
 	Lock        lockCmd        `cmd:"" help:"Run a command while holding a lock, and end it in time if the lock is lost."`
+	Locks       locksCmd       `cmd:"" help:"List the locks that are held, and break one."`
+	Frontier    frontierCmd    `cmd:"" help:"Follow the frontier of a group of writers, wait for it, and show what it waits for."`
 	Decode      decodeCmd      `cmd:"" help:"Explain timestamps, IDs and cluster IDs."`
 	Status      statusCmd      `cmd:"" help:"Show the leader and every member of a running cluster."`
 	Ready       readyCmd       `cmd:"" help:"Succeed if a node is ready: for the health checks of containers and scripts."`

@@ -163,6 +163,12 @@ type Operator interface {
 	// milliseconds, 0 for the one on record, and returns when that is applied or ctx ends; then it
 	// may still happen. The lease keeps its end. The error is not_found if nobody holds it.
 	RevokeWorker(ctx context.Context, worker int, start uint64) error
+	// Locks describes the locks whose names begin with prefix.
+	Locks(ctx context.Context, prefix string) (LockList, error)
+	// BreakLock ends the session that holds a lock with a token, and returns when its client cannot keep it alive any more. The error is not_held if nobody holds that.
+	BreakLock(ctx context.Context, name string, token isotone.Timestamp64) (LockBroken, error)
+	// Blockers describes what keeps the frontier of a group from going on.
+	Blockers(ctx context.Context, group string) (BlockerList, error)
 	// Backup returns a backup of the cluster, a file of internal/host/backup. It has all that was
 	// answered before the call.
 	Backup(ctx context.Context) ([]byte, error)

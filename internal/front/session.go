@@ -1,6 +1,7 @@
 package front
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -43,12 +44,16 @@ type SessionWatch struct {
 	After isotone.Timestamp64
 	// Prefix asks for all locks whose names begin so, if neither Group nor Lock is set.
 	Prefix string
+	// Blockers asks, with Group, for what keeps its frontier from going on. It does not wait.
+	Blockers bool
 	// Wait bounds the wait, from when the core has it. Then it is answered with what there is.
 	Wait time.Duration
 
 	Frontier isotone.Timestamp
 	// Holders has the holder of the lock, or those of all locks by name, as far as the leader knows: one that is deposed, and does not know it yet, may not know the latest.
 	Holders []Holder
+	// Blocked is what keeps a frontier from going on, the lowest stamps first.
+	Blocked []Blocker
 	Err     error
 	Done    func(*SessionWatch)
 }
@@ -59,6 +64,70 @@ type Holder struct {
 	Token isotone.Timestamp64
 	// Value is what the holder tells others.
 	Value string
-	// Session is a hash of the holder's session, as its ID is a secret.
+	// Session is a hash of the holder's session, as its ID is a secret. Label is what its client calls it, "" if this leader does not know it yet.
 	Session uint64
+	Label   string
+}
+
+// SessionHash returns the form of the hash of a session that others are told.
+func SessionHash(hash uint64) string { return fmt.Sprintf("%016x", hash) }
+
+// LockList describes locks that are held, by name.
+type LockList struct {
+	Locks []LockRecord `json:"locks"`
+	// More is set if there may be more than are listed: name a longer prefix.
+	More bool `json:"more,omitempty"`
+}
+
+// LockRecord describes a lock that is held.
+type LockRecord struct {
+	Name string `json:"name"`
+	// Token and Token64 are the two forms of the token, as text.
+	Token   string              `json:"token"`
+	Token64 isotone.Timestamp64 `json:"token64"`
+	// Since is when it was granted, by oracle time, in RFC 3339.
+	Since string `json:"since"`
+	// Value is what the holder tells others, Session a hash of its session, Label what its client calls that.
+	Value   string `json:"value,omitempty"`
+	Session string `json:"session"`
+	Label   string `json:"label,omitempty"`
+}
+
+// LockBroken answers who has broken a lock.
+type LockBroken struct {
+	Name    string              `json:"name"`
+	Token   string              `json:"token"`
+	Token64 isotone.Timestamp64 `json:"token64"`
+	// FreeAfter is how long the lock may still be held, in seconds.
+	FreeAfter float64 `json:"freeAfter"`
+}
+
+// BlockerList describes the frontier of a group, and what keeps it from going on, the lowest stamps first; at most 100.
+type BlockerList struct {
+	Group    string          `json:"group"`
+	Frontier string          `json:"frontier"`
+	Blockers []BlockerRecord `json:"blockers"`
+}
+
+// BlockerRecord is a [Blocker].
+type BlockerRecord struct {
+	// Session is "" for writers who cannot be asked.
+	Session string `json:"session,omitempty"`
+	Label   string `json:"label,omitempty"`
+	Low     string `json:"low"`
+	High    string `json:"high"`
+	// Seconds is for how long Low was not decided.
+	Seconds   float64 `json:"seconds,omitempty"`
+	Connected bool    `json:"connected,omitempty"`
+}
+
+// Blocker is a part of what keeps a frontier from going on: the stamps from Low to High may still be written.
+type Blocker struct {
+	// Session is a hash of the session that may write them. 0: whoever may cannot be asked, as after a failover; a member of the group has to seal them.
+	Session   uint64
+	Label     string
+	Low, High isotone.Timestamp
+	// For is for how long the session has not decided Low. Connected is set while it has a connection.
+	For       time.Duration
+	Connected bool
 }

@@ -242,6 +242,9 @@ func (c *core) carryOut(e *replica.Effects) {
 	for i := range e.TimelineAnswers {
 		c.timelines.answer(e.TimelineAnswers[i])
 	}
+	for _, g := range e.Grants {
+		c.node.cfg.Metrics.ObserveGrant(g.Waited, g.Committed)
+	}
 	for _, r := range e.Rounds {
 		if r.Requests == 0 {
 			continue // for the lease's sake

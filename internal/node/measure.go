@@ -28,8 +28,9 @@ func (c *core) measure(s *view) {
 			Waiting: r.Interval.Waiting, Known: r.Interval.Known, Max: c.node.cfg.Interval,
 			Width: time.Duration(r.Interval.Width), Limit: time.Duration(r.Interval.Limit), Age: time.Duration(r.Interval.Age),
 		},
-		Raft:   c.raftStats(s),
-		Queues: c.queueStats(),
+		Raft:     c.raftStats(s),
+		Sessions: c.sessionStats(),
+		Queues:   c.queueStats(),
 	}
 	if skew, known := c.replica.Skew(); known {
 		stats.ClockOffset = -skew
@@ -141,6 +142,8 @@ func (c *core) count(now replica.Counters) {
 	m.AddLeases(now.LeaseServed-before.LeaseServed, now.LeaseMisses-before.LeaseMisses, now.LeasesLost-before.LeasesLost)
 	m.AddTimestamps(now.LeaseIssued - before.LeaseIssued)
 	m.AddFloors(now.FloorsPassed-before.FloorsPassed, now.FloorsRaised-before.FloorsRaised, now.FloorsRefused-before.FloorsRefused)
+	m.AddSessionsEnded(now.SessionsClosed-before.SessionsClosed, now.SessionsLost-before.SessionsLost, now.SessionsBroken-before.SessionsBroken)
+	m.AddSeals(now.SealsAsked - before.SealsAsked)
 	m.AddProposalsDropped(now.ProposalsDropped - before.ProposalsDropped)
 	c.reported.counters = now
 }

@@ -31,6 +31,7 @@ type reported struct {
 	ids                    uint64       // made so far
 	dropped                droppedCount // messages to peers
 	rounds                 servedRounds
+	frontiersNext          time.Duration // when the log may be told next of a frontier that stands, by the loop's clock
 }
 
 // servedRounds counts the rounds since the log was told of one.

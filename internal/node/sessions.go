@@ -19,6 +19,8 @@ const (
 	sessionConnsMax = session.Max
 	// watchesMax bounds the watches that wait, and holdersMax the locks of one answer.
 	watchesMax, holdersMax = 4096, 1000
+	// blockersMax bounds what one answer says of what keeps a frontier from going on.
+	blockersMax = 100
 	// watchInterval is the shortest time between two looks at a watch that waits.
 	watchInterval = time.Millisecond
 )
@@ -28,6 +30,7 @@ var (
 	errWatches        = isotone.Errorf(isotone.CodeOverloaded, "too many requests wait for a frontier or for a lock")
 	errSessionExpired = isotone.Errorf(isotone.CodeSessionExpired, "the session has ended, and all that it held is free; bind another one, with another ID")
 	errNotBound       = isotone.Errorf(isotone.CodeNotBound, "this connection does not speak for a session that lives; bind one first, with an epoch above those before")
+	errBreakNotHeld   = isotone.Errorf(isotone.CodeNotHeld, "nobody holds the lock with this token; its holder may have changed")
 	errLocked         = isotone.Errorf(isotone.CodeLocked, "somebody else holds the lock, or waits for it")
 )
 
@@ -64,7 +67,7 @@ func (c *core) closeSession(conn session.Conn) {
 
 // askSession adds a request to the input of the next turn. It is a batch, as everything that the replica answers.
 func (c *core) askSession(r *front.SessionRequest) {
-	if c.sessions.tells[r.Conn] == nil {
+	if c.sessions.tells[r.Conn] == nil && (r.Lock == nil || r.Lock.Op != session.LockBreak) {
 		c.later(func() { r.Err = errSessionConns; r.Done(r) })
 		return
 	}
@@ -105,6 +108,8 @@ func outcomeError(r *session.Request) error {
 		return errNotBound
 	case o == session.Locked:
 		return errLocked
+	case o == session.NotHeld:
+		return errBreakNotHeld
 	}
 	return nil
 }
@@ -159,6 +164,8 @@ func (c *core) answersWatch(w *front.SessionWatch, over bool) bool {
 	switch {
 	case !leads:
 		w.Err = c.redirect()
+	case w.Blockers:
+		w.Frontier, w.Blocked = f, c.blockers(w.Group)
 	case w.Group != "":
 		if w.Frontier = f; f.Before(w.At) && !over {
 			return false
@@ -195,11 +202,29 @@ func (c *core) redirect() error {
 	return isotone.ErrNoLeader
 }
 
-// holder describes a hold. The ID of a session is a secret: whoever has it can bind it.
+// holder describes a hold.
 func (c *core) holder(h oracle.Hold) front.Holder {
-	text := binary.BigEndian.AppendUint64(nil, h.Session)
+	return front.Holder{Name: h.Name, Token: h.Token, Value: h.Value, Session: c.hashSession(h.Session), Label: c.replica.Label(h.Session)}
+}
+
+// hashSession returns what others are told of a session. Its ID is a secret: whoever has it can bind it.
+func (c *core) hashSession(id uint64) uint64 {
+	text := binary.BigEndian.AppendUint64(nil, id)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, c.replica.Brief().ClusterID))
-	return front.Holder{Name: h.Name, Token: h.Token, Value: h.Value, Session: binary.BigEndian.Uint64(sum[:])}
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// blockers describes what keeps a frontier from going on.
+func (c *core) blockers(group string) (told []front.Blocker) {
+	list, _ := c.replica.Blockers(group, blockersMax)
+	for _, b := range list {
+		t := front.Blocker{Label: b.Label, Low: b.Low, High: b.High, For: b.For, Connected: b.Connected}
+		if b.Session != 0 {
+			t.Session = c.hashSession(uint64(b.Session))
+		}
+		told = append(told, t)
+	}
+	return told
 }
 
 // closeWatches answers all watches with err.

@@ -27,7 +27,7 @@ var ofOrders = map[string][]string{
 		"SNOWFLAKE", "WORKER", "WORKER LIST", "WORKER REVOKE", "PING", "ECHO", "HELLO", "AUTH", "SELECT", "CLIENT", "READONLY", "READWRITE", "ASKING", "QUIT", "RESET", "MULTI", "EXEC", "DISCARD",
 		"WATCH", "UNWATCH", "COMMAND", "CONFIG", "INFO", "CLUSTER",
 	},
-	"operators": {"/upgrade", "/admin/drain", "/admin/", "/debug/"},
+	"operators": {"LOCK BREAK", "/upgrade", "/admin/drain", "/admin/", "/debug/"},
 }
 
 func TestOrders_EveryOperationHasARule(t *testing.T) {

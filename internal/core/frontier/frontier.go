@@ -3,6 +3,7 @@ package frontier
 import (
 	"cmp"
 	"container/heap"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -139,6 +140,35 @@ func (t *Table) Frontier(name string) isotone.Timestamp {
 	}
 	return below(b)
 }
+
+// Blocker is a part of what keeps the frontier of a group from going on.
+type Blocker struct {
+	// Session may still write the stamps of the Report; 0: they are those of writers whom nobody can ask, and wait for a seal.
+	Session Session
+	Report
+	// For is for how long Low has not moved, 0 for those without a session. Connected is set while the session has a connection.
+	For       time.Duration
+	Connected bool
+}
+
+// Blockers returns at most limit of what keeps the frontier of a group below the next stamp to issue, the lowest first.
+func (t *Table) Blockers(name string, limit int) (list []Blocker) {
+	g := t.groups[name]
+	if g == nil {
+		return nil
+	}
+	if !g.hole.isEmpty() {
+		list = append(list, Blocker{Report: Report{name, g.hole.low, g.hole.high}})
+	}
+	for _, e := range g.outstanding {
+		list = append(list, Blocker{e.session, Report{name, e.low, e.high}, t.now - e.since, e.connected})
+	}
+	slices.SortFunc(list, func(a, b Blocker) int { return cmp.Or(a.Low.Compare(b.Low), cmp.Compare(a.Session, b.Session)) })
+	return list[:min(len(list), limit)]
+}
+
+// Groups returns the names of all groups, sorted.
+func (t *Table) Groups() []string { return slices.Sorted(maps.Keys(t.groups)) }
 
 // entry returns the entry of a session in a group, nil if it has not bound with it.
 func (t *Table) entry(s Session, name string) *entry {

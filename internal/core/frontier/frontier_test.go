@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,5 +159,36 @@ func TestTable_BelievesNoStampThatNobodyHas(t *testing.T) {
 	l.Advance(0, isotone.Timestamp{Time: 200})
 	if f := l.Frontier(name); f.Time != 199 {
 		t.Errorf("the frontier is %v, held back by a stamp that was never issued", f)
+	}
+}
+
+func TestTable_Blockers(t *testing.T) {
+	at := func(n uint64) isotone.Timestamp { return isotone.Timestamp{Time: 1, Index: n} }
+	table := frontier.New(at(10), 0, time.Minute)
+	if got := table.Blockers("g", 9); got != nil {
+		t.Errorf("%+v, of a group that is not there", got)
+	}
+	for s := range frontier.Session(2) {
+		if err := table.Bind(s+1, []frontier.Report{{Group: "g", Low: at(1)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table.Take(2, "g", at(10), at(11))
+	table.Take(1, "g", at(12), at(12))
+	table.Gone(1)
+	table.Advance(time.Second, at(13))
+	want := []frontier.Blocker{
+		{Report: frontier.Report{Group: "g", High: at(9)}},
+		{Session: 2, Report: frontier.Report{Group: "g", Low: at(10), High: at(11)}, For: time.Second, Connected: true},
+		{Session: 1, Report: frontier.Report{Group: "g", Low: at(12), High: at(12)}, For: time.Second},
+	}
+	if got := table.Blockers("g", 9); !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if got := table.Blockers("g", 1); len(got) != 1 {
+		t.Errorf("%d of at most one", len(got))
+	}
+	if got := table.Groups(); !slices.Equal(got, []string{"g"}) {
+		t.Errorf("groups: %q", got)
 	}
 }

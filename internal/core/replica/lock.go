@@ -28,7 +28,8 @@ type waiter struct {
 	ticket  isotone.Timestamp
 	ttl     time.Duration
 	value   string
-	clock   uint64 // what the cluster clock showed when it came
+	clock   uint64        // what the cluster clock showed when it came
+	since   time.Duration // when it came, by the steady clock
 }
 
 // locks are what a leader knows of locks beside the log.
@@ -55,6 +56,8 @@ type locks struct {
 type upcomingHold struct {
 	hold    oracle.Hold
 	changes int
+	// asked and claimed are when the latest claim was asked for, and when it was proposed.
+	asked, claimed time.Duration
 }
 
 func newLocks(r *Replica) locks {
@@ -111,7 +114,7 @@ func (l *locks) acquire(id session.ID, s *session.Request) *isotone.Error {
 		}
 		q.Ticket = r.First
 	}
-	l.add(q.Name, waiter{session: id, ticket: q.Ticket, ttl: l.leading.sessions.table.TTL(id), value: q.Value, clock: l.leading.arrivalClock(Request{U64: true})})
+	l.add(q.Name, waiter{session: id, ticket: q.Ticket, ttl: l.leading.sessions.table.TTL(id), value: q.Value, since: l.mono, clock: l.leading.arrivalClock(Request{U64: true})})
 	l.tell(id, session.Message{Kind: session.MessageQueued, Name: q.Name, Ticket: q.Ticket})
 	return nil
 }
@@ -265,6 +268,8 @@ func (l *locks) grant(name string) bool {
 	l.change(oracle.HoldChange{Kind: oracle.HoldClaim, Hold: oracle.Hold{
 		Name: name, Session: uint64(w.session), Token: token, TTL: w.ttl, Value: w.value,
 	}})
+	u := l.upcoming[name]
+	u.asked, u.claimed = w.since, l.mono
 	if mutant.On(mutant.TokenBeforeCommit) {
 		l.tell(w.session, session.Message{Kind: session.MessageGranted, Name: name, Token: token})
 	}
@@ -279,6 +284,9 @@ func (l *locks) applied(term uint64, changes []oracle.HoldChange, freed []oracle
 	for _, c := range changes {
 		name := c.Hold.Name
 		if u := l.upcoming[name]; u != nil {
+			if c.Kind == oracle.HoldClaim && c.Hold.Token == u.hold.Token {
+				l.effects.Grants = append(l.effects.Grants, Grant{Waited: l.mono - u.asked, Committed: l.mono - u.claimed})
+			}
 			if u.changes--; u.changes == 0 {
 				delete(l.upcoming, name)
 			}

@@ -186,6 +186,10 @@ type Counters struct {
 	FloorsRaised       uint64 // floors of clients that were proposed
 	FloorsRefused      uint64 // requests refused with isotone.CodeRegressed
 	ProposalsDropped   uint64 // of other members: not allowed, or this node could not propose
+	SessionsClosed     uint64 // sessions of clients that were ended by them
+	SessionsLost       uint64 // sessions that ended because their clients were silent, or had no connection
+	SessionsBroken     uint64 // sessions that operators have ended
+	SealsAsked         uint64 // seals of frontiers that clients were asked for
 }
 
 // New builds a replica from what storage recovered. It returns the faults of cfg, or an

@@ -109,6 +109,7 @@ func (s *sessions) receive(q *session.Request) (err *isotone.Error, done bool) {
 	}
 	if q.Close {
 		s.table.Close(q.Conn)
+		s.counters.SessionsClosed++
 		s.end(id)
 		q.Reply.Outcome = session.Expired
 		return nil, true
@@ -158,7 +159,10 @@ func (s *sessions) breaks(q *session.LockRequest, reply *session.Reply) bool {
 		return false
 	}
 	id := session.ID(h.Session)
-	if s.table.Break(id); mutant.On(mutant.BreakAtOnce) {
+	if !s.table.IsEnding(id) {
+		s.counters.SessionsBroken++
+	}
+	if reply.FreeAfter = s.table.Break(id); mutant.On(mutant.BreakAtOnce) {
 		s.end(id)
 	}
 	s.condemned(id)
@@ -269,14 +273,17 @@ func (s *sessions) tick() {
 		take()
 	}
 	s.late = nil
+	lost := s.table.Lost()
 	for _, id := range s.table.Tick(s.mono) {
 		s.end(id)
 	}
+	s.counters.SessionsLost += s.table.Lost() - lost
 	s.advance()
 	for _, f := range s.frontier.Overdue() {
 		s.tell(session.Message{Conn: s.table.ConnOf(session.ID(f.Session)), Kind: session.MessageFenced, Group: f.Group, Low: f.Low, Through: f.High})
 	}
 	for _, x := range s.frontier.Seals() {
+		s.counters.SealsAsked++
 		s.tell(session.Message{Conn: s.table.ConnOf(session.ID(x.Session)), Kind: session.MessageSeal, Group: x.Group, Through: x.Through})
 	}
 }
@@ -325,6 +332,61 @@ func (r *Replica) Frontier(group string) (f isotone.Timestamp, ok bool) {
 	}
 	s.advance()
 	return s.frontier.Frontier(group), true
+}
+
+// Blocker is a part of what keeps the frontier of a group from going on; see [frontier.Blocker].
+type Blocker struct {
+	frontier.Blocker
+	// Label is what the client calls the session.
+	Label string
+}
+
+// Blockers returns at most limit of what keeps the frontier of a group from going on, the lowest first; ok is false unless this process leads.
+func (r *Replica) Blockers(group string, limit int) (list []Blocker, ok bool) {
+	s := &r.leading.sessions
+	if s.table == nil {
+		return nil, false
+	}
+	s.advance()
+	for _, b := range s.frontier.Blockers(group, limit) {
+		list = append(list, Blocker{b, s.table.Label(session.ID(b.Session))})
+	}
+	return list, true
+}
+
+// Label returns what the client of a session calls it, as far as this process knows.
+func (r *Replica) Label(id uint64) string {
+	if t := r.leading.sessions.table; t != nil {
+		return t.Label(session.ID(id))
+	}
+	return ""
+}
+
+// SessionStats are the numbers of sessions and locks, and the groups with their frontiers, of a leader.
+type SessionStats struct {
+	Sessions, Held, Waiting int
+	Groups                  []GroupStats
+}
+
+// GroupStats is how far the frontier of a group is behind oracle time: at most for how long this process leads, as what earlier leaders told is not known.
+type GroupStats struct {
+	Name string
+	Lag  time.Duration
+}
+
+// SessionStats returns the state of sessions; ok is false unless this process leads.
+func (r *Replica) SessionStats() (stats SessionStats, ok bool) {
+	s := &r.leading.sessions
+	if s.table == nil {
+		return stats, false
+	}
+	s.advance()
+	stats = SessionStats{Sessions: s.table.Len(), Held: r.state.Holds.Len(), Waiting: s.locks.count}
+	for _, name := range s.frontier.Groups() {
+		lag := s.leading.alloc.Upcoming().Time - s.frontier.Frontier(name).Time
+		stats.Groups = append(stats.Groups, GroupStats{name, time.Duration(min(lag, uint64(s.table.Ran())))})
+	}
+	return stats, true
 }
 
 // Upcoming returns a lower bound of the timestamps of the default order that this process may still issue in its term, zero if it serves none.

@@ -135,6 +135,8 @@ type Effects struct {
 	TimelineAnswers []TimelineAnswer
 	// Sessions are messages to clients, to be sent in order, after Answers.
 	Sessions []session.Message
+	// Grants are the locks that were granted in this step.
+	Grants []Grant
 	// ChangeRefused says why Input.Change was not proposed; nil if it was.
 	ChangeRefused *isotone.Error
 	// LevelRefused says why Input.RaiseLevel was refused; nil if it was not.
@@ -174,11 +176,17 @@ type Round struct {
 	Took time.Duration
 }
 
+// Grant describes a lock that was granted.
+type Grant struct {
+	// Waited is the time from the request for the lock until its claim was applied, Committed that from the proposal of the claim.
+	Waited, Committed time.Duration
+}
+
 func (e *Effects) reset() {
 	clear(e.Send)
 	*e = Effects{
 		Send: e.Send[:0], Answers: e.Answers[:0], LeaseAnswers: e.LeaseAnswers[:0], TimelineAnswers: e.TimelineAnswers[:0], Rounds: e.Rounds[:0],
-		Sessions: e.Sessions[:0], AskClock: e.AskClock[:0], TellClock: e.TellClock[:0], AskVoters: e.AskVoters[:0], TellOwners: e.TellOwners[:0],
+		Sessions: e.Sessions[:0], Grants: e.Grants[:0], AskClock: e.AskClock[:0], TellClock: e.TellClock[:0], AskVoters: e.AskVoters[:0], TellOwners: e.TellOwners[:0],
 	}
 }
 

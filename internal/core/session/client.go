@@ -16,6 +16,7 @@ import (
 type Client struct {
 	id          ID
 	ttl, linger time.Duration
+	label       string
 	epoch       uint32
 	state       clientState
 	// under are requests that are not answered, in the order in which they were sent.
@@ -110,6 +111,9 @@ func NewClient(id ID, ttl, linger time.Duration, groups ...string) *Client {
 	return c
 }
 
+// SetLabel sets what operators are told of the session, at most LabelMax bytes.
+func (c *Client) SetLabel(label string) { c.label = label }
+
 // Valid returns until when the client believes in the locks that it holds. What it does under a lock has to end before (R5).
 func (c *Client) Valid() time.Duration { return c.valid }
 
@@ -159,7 +163,7 @@ func (c *Client) Next(now time.Duration) *Call {
 	switch c.state {
 	case clientConnected:
 		c.state = clientBinding
-		k.Bind = &Bind{ID: c.id, Epoch: c.epoch, TTL: c.ttl, Linger: c.linger}
+		k.Bind = &Bind{ID: c.id, Epoch: c.epoch, TTL: c.ttl, Linger: c.linger, Label: c.label}
 		for _, g := range c.groups {
 			k.Bind.Reports = append(k.Bind.Reports, g.report())
 		}

@@ -129,6 +129,8 @@ func (c *Client) released(l *clientLock, token isotone.Timestamp64) {
 	case token == l.releasing:
 		l.releasing = 0
 		c.happened(Event{Kind: EventReleased, Name: l.name, Token: token})
+	case token == l.token: // whatever the reason
+		c.lose(l)
 	}
 	c.forget(l)
 }

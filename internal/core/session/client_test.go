@@ -135,7 +135,7 @@ func TestClient_IsRefused(t *testing.T) {
 	}
 }
 
-func TestClient_LosesWhatAnOperatorTakes(t *testing.T) {
+func TestClient_LosesWhatIsReleased(t *testing.T) {
 	c := boundClient(t)
 	c.Acquire("x", "", false)
 	answered(t, c, 0, nil, alive)

@@ -84,6 +84,8 @@ type Reply struct {
 	Frontiers []GroupStamp
 	// Bound is the largest stamp that the session may make itself in the group, with indexes from oracle.IndexMax on: the oracle issues smaller ones.
 	Bound isotone.Timestamp
+	// FreeAfter, of a [LockBreak], is how long the lock may still be held.
+	FreeAfter time.Duration
 }
 
 // Hold is a lock that a session holds.

@@ -45,6 +45,7 @@ type Table struct {
 	sessions      map[ID]*session
 	conns         map[Conn]*session
 	queue         queue
+	lost          uint64 // sessions that Tick has ended, and nobody else
 }
 
 type session struct {
@@ -208,11 +209,13 @@ func (t *Table) Label(id ID) string {
 }
 
 // Break condemns a session that an operator wants to end. Its client may not have heard of that, and believe in its locks: Tick returns the session once its time is over, as that of a
-// client that is silent from now on.
-func (t *Table) Break(id ID) {
+// client that is silent from now on. It returns how long that takes at most.
+func (t *Table) Break(id ID) (left time.Duration) {
 	if s := t.sessions[id]; s != nil {
 		s.condemned = true
+		left = max(0, t.over(s)-t.ran)
 	}
+	return left
 }
 
 // Ran returns for how long the leader has run in this term, as of its latest tick.
@@ -238,6 +241,9 @@ func (t *Table) Tick(now time.Duration) (over []ID) {
 	for len(t.queue) > 0 && t.queue[0].due < t.ran {
 		s := t.queue[0]
 		if t.over(s) < t.ran {
+			if !s.condemned {
+				t.lost++
+			}
 			t.condemn(s)
 			over = append(over, s.id)
 		} else {
@@ -257,6 +263,9 @@ func (t *Table) Ended(id ID) {
 		delete(t.sessions, id)
 	}
 }
+
+// Lost returns how many sessions have ended because their clients were silent or had no connection.
+func (t *Table) Lost() uint64 { return t.lost }
 
 // Len returns the number of sessions.
 func (t *Table) Len() int { return len(t.sessions) }

@@ -290,3 +290,64 @@ func TestTable_EndsWhoIsDue(t *testing.T) {
 		}
 	}
 }
+
+// An operator breaks a session. Its client may not have heard of that: the session is over as if the client were silent from then on, and no request keeps it alive.
+func TestTable_Break(t *testing.T) {
+	table := session.New(0, tick)
+	b := session.Bind{ID: 1, Epoch: 1, TTL: time.Second, Linger: time.Second}
+	if _, err := table.Bind(1, b); err != nil {
+		t.Fatal(err)
+	}
+	ran := time.Duration(0)
+	run := func(until time.Duration) (over []session.ID) {
+		for ran < until {
+			ran += tick
+			over = append(over, table.Tick(ran)...)
+		}
+		return over
+	}
+	run(200 * time.Millisecond)
+	table.Heard(1)
+	run(300 * time.Millisecond)
+	left := table.Break(1)
+	if left < 900*time.Millisecond || left > 1300*time.Millisecond {
+		t.Errorf("%v are left", left)
+	}
+	b.Epoch = 2
+	if _, err := table.Bind(2, b); !errors.Is(err, session.ErrExpired) {
+		t.Errorf("it binds again: %v", err)
+	}
+	if over := run(ran + left - 2*tick); len(over) > 0 {
+		t.Errorf("it is over before its client stops believing, after %v", ran)
+	}
+	if _, ok := table.Heard(1); ok || !table.IsCondemned(1) {
+		t.Error("a request counts")
+	}
+	if over := run(ran + 4*tick); len(over) != 1 || table.Lost() != 0 {
+		t.Errorf("over: %v, lost: %d", over, table.Lost())
+	}
+	table.Ended(1)
+	if table.Len() != 0 || table.Break(1) != 0 {
+		t.Error("it is there still")
+	}
+}
+
+// A connection whose session was broken may bind another one. The broken one keeps its time.
+func TestTable_BindsAfterABreak(t *testing.T) {
+	table := session.New(0, tick)
+	table.Tick(100 * tick)
+	for id := range session.ID(2) {
+		if _, err := table.Bind(1, session.Bind{ID: id + 1, Epoch: 1, TTL: time.Second, Linger: time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		if id == 0 && table.Break(1) < time.Second {
+			t.Fatal("it may be over at once")
+		}
+	}
+	if id, ok := table.Heard(1); !ok || id != 2 {
+		t.Errorf("session %d", id)
+	}
+	if over := table.Tick(101 * tick); len(over) > 0 {
+		t.Errorf("over at once: %v", over)
+	}
+}

@@ -8,6 +8,9 @@
 //	POST /admin/leader         {"to": ID}; 0 or nothing: any other voter
 //	GET  /admin/workers        the worker leases (front.WorkerList)
 //	POST /admin/workers        a [WorkerAction]; answers as GET when it is applied
+//	GET  /admin/locks          locks that are held (front.LockList), by prefix=
+//	POST /admin/locks          a [LockAction]; answers a front.LockBroken
+//	GET  /admin/frontier       what keeps the frontier of group= from going on (front.BlockerList)
 //	POST /admin/floor          {"time": "TIMESTAMP", "force": false}
 //	GET  /admin/timelines      timelines (front.TimelineList), by prefix=, after= and limit=, or one by name=
 //	POST /admin/timelines      a front.TimelineChange; answers a front.TimelineChanged when it is applied
@@ -80,12 +83,14 @@ type route struct {
 func New(cfg Config) *Handler {
 	h := &Handler{cfg: cfg}
 	h.routes = map[string]route{
-		"members": {h.members, h.changeMember},
-		"join":    {h.join, nil},
-		"leader":  {nil, h.transfer},
-		"workers": {h.workers, h.revokeWorker},
-		"floor":   {nil, h.raiseFloor},
-		"backup":  {h.backup, nil},
+		"members":  {h.members, h.changeMember},
+		"join":     {h.join, nil},
+		"leader":   {nil, h.transfer},
+		"workers":  {h.workers, h.revokeWorker},
+		"locks":    {h.locks, h.breakLock},
+		"frontier": {h.blockers, nil},
+		"floor":    {nil, h.raiseFloor},
+		"backup":   {h.backup, nil},
 	}
 	if cfg.Timelines != nil {
 		h.routes["timelines"], h.routes["groups"] = route{h.timelines, h.changeTimelines}, route{h.groups, nil}

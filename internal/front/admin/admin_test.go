@@ -264,3 +264,38 @@ func TestAdmin_ServeReturnsTheCode(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+func (o *operator) Locks(_ context.Context, prefix string) (front.LockList, error) {
+	return front.LockList{Locks: []front.LockRecord{{Name: "shop/x", Token: "0a", Token64: 7, Since: "s", Session: "00000000000000ff"}}}, o.note("locks %s", prefix)
+}
+
+func (o *operator) BreakLock(_ context.Context, name string, token isotone.Timestamp64) (front.LockBroken, error) {
+	return front.LockBroken{Name: name, Token: "0a", Token64: token, FreeAfter: 1.5}, o.note("break %s %d", name, token)
+}
+
+func (o *operator) Blockers(_ context.Context, group string) (front.BlockerList, error) {
+	return front.BlockerList{Group: group, Frontier: "0b", Blockers: []front.BlockerRecord{{Low: "1", High: "2"}}}, o.note("blockers %s", group)
+}
+
+func TestAdmin_Locks(t *testing.T) {
+	for _, tt := range []struct{ method, target, body, asked, answer string }{
+		{"GET", "/admin/locks?prefix=shop%2F", "", "locks shop/", `{"locks":[{"name":"shop/x","token":"0a","token64":"7","since":"s","session":"00000000000000ff"}]}`},
+		{"POST", "/admin/locks", `{"action":"break","name":"shop/x","token64":"7"}`, "break shop/x 7", `{"name":"shop/x","token":"0a","token64":"7","freeAfter":1.5}`},
+		{"GET", "/admin/frontier?group=orders", "", "blockers orders", `{"group":"orders","frontier":"0b","blockers":[{"low":"1","high":"2"}]}`},
+	} {
+		o := &operator{}
+		w := send(o, tt.method, tt.target, tt.body)
+		if got := strings.Join(o.asked, "; "); w.Code != http.StatusOK || strings.TrimSpace(w.Body.String()) != tt.answer || got != tt.asked {
+			t.Errorf("%s %s %s: %d %s, asked %q", tt.method, tt.target, tt.body, w.Code, w.Body, got)
+		}
+	}
+	for _, body := range []string{`{"action":"open","name":"x","token64":"7"}`, `{"action":"break","token64":"7"}`, `{"action":"break","name":"x"}`, `{"action":"break","name":"x","token64":"-7"}`} {
+		o := &operator{}
+		wantFault(t, send(o, "POST", "/admin/locks", body), 400, "invalid_argument", "")
+		if len(o.asked) > 0 {
+			t.Errorf("%s: %q", body, o.asked)
+		}
+	}
+	wantFault(t, send(&operator{}, "GET", "/admin/frontier", ""), 400, "invalid_argument", "group")
+	wantFault(t, send(&operator{err: isotone.ErrNotHeld}, "POST", "/admin/locks", `{"action":"break","name":"x","token64":"7"}`), 409, "not_held", "")
+}

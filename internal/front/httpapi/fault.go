@@ -65,7 +65,7 @@ func statusOf(code isotone.Code) int {
 		return 403
 	case isotone.CodeNotFound:
 		return 404
-	case isotone.CodeNotLeader:
+	case isotone.CodeNotLeader, isotone.CodeLocked, isotone.CodeSessionExpired, isotone.CodeNotBound, isotone.CodeNotHeld, isotone.CodeFenced:
 		return 409
 	case isotone.CodeQuotaExceeded:
 		return 429

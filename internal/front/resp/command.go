@@ -120,7 +120,7 @@ func (c *conn) run(args [][]byte, r *reply) error {
 // only ask for some, or leave.
 func (c *conn) require(cmd *command, args [][]byte) error {
 	switch {
-	case cmd.name == workerCommand && isOperators(args):
+	case cmd.name == workerCommand && isOperators(args), cmd.name == lockCommand && subcommand(args) == lockBreak:
 		return c.session.Require(access.Admin)
 	case cmd.needs != 0:
 		if !c.session.May(cmd.or()) || cmd.or() == 0 {

@@ -1,8 +1,6 @@
 package resp
 
 import (
-	"fmt"
-
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/session"
 	"github.com/isotone/isotone/internal/front"
@@ -11,11 +9,19 @@ import (
 // This file has FRONTIER.
 
 // frontierUsage is the error for an invalid FRONTIER command.
-const frontierUsage = "want FRONTIER TAKE group [count] [AHEAD] [U64], FRONTIER LOW|DOUBT|SEALED group stamp, FRONTIER GET group, or FRONTIER WAIT group stamp [ms]"
+const frontierUsage = "want FRONTIER TAKE group [count] [AHEAD] [U64], FRONTIER LOW|DOUBT|SEALED group stamp, FRONTIER GET group, FRONTIER WAIT group stamp [ms], or FRONTIER BLOCKERS group"
 
 // runFrontier is FRONTIER: what SESSION KEEP says of one group, or a watch of its frontier.
 func (c *conn) runFrontier(args [][]byte, r *reply) error {
 	switch subcommand(args) {
+	case "BLOCKERS":
+		q := &front.SessionWatch{Blockers: true}
+		err := badFrontier()
+		if len(args) == 3 && len(args[2]) > 0 {
+			q.Group, err = string(args[2]), nil
+		}
+		c.watch(q, func(r *reply) { r.blockers(q.Blocked) }, err, r)
+		return nil
 	case "GET", "WAIT":
 		q, err := parseFrontierWatch(args)
 		c.watch(q, func(r *reply) { r.bulk(q.Frontier.String()) }, err, r)
@@ -74,4 +80,26 @@ func parseFrontierWatch(args [][]byte) (q *front.SessionWatch, err error) {
 	return q, err
 }
 
-func hex16(n uint64) string { return fmt.Sprintf("%016x", n) }
+// blockers appends what keeps a frontier from going on.
+func (r *reply) blockers(list []front.Blocker) {
+	r.array(len(list))
+	for _, b := range list {
+		hash := ""
+		if b.Session != 0 {
+			hash = front.SessionHash(b.Session)
+		}
+		r.dict(6)
+		r.bulk("session")
+		r.bulk(hash)
+		r.bulk("label")
+		r.bulk(b.Label)
+		r.bulk("low")
+		r.bulk(b.Low.String())
+		r.bulk("high")
+		r.bulk(b.High.String())
+		r.bulk("ms")
+		r.integer(b.For.Milliseconds())
+		r.bulk("connected")
+		r.integer(int64(bit(b.Connected)))
+	}
+}

@@ -13,7 +13,7 @@ import (
 
 // lockUsage is the error for an invalid LOCK command.
 const lockUsage = "want LOCK ACQUIRE name [WAIT ms] [VALUE value] [TICKET ticket], LOCK CANCEL name, LOCK RELEASE name token, LOCK GET name, " +
-	"LOCK WATCH name [token] [WAIT ms], or LOCK LIST [prefix]"
+	"LOCK WATCH name [token] [WAIT ms], LOCK LIST [prefix], or LOCK BREAK name token"
 
 // watchWaitMax bounds how long a watch waits, and is how long it waits if it says nothing.
 const watchWaitMax = 30 * time.Second
@@ -50,7 +50,13 @@ func (c *conn) runLock(args [][]byte, r *reply) error {
 			answer = l.place
 		}
 	}
-	if w := c.ask(q, answer, err, r); w != nil && l.Op != session.LockCancel {
+	w := c.ask(q, answer, err, r)
+	switch {
+	case w == nil:
+	case l.Op == session.LockBreak:
+		w.answer = func(r *reply) { r.integer(q.Reply.FreeAfter.Milliseconds()) }
+		w.did = "LOCK BREAK " + strconv.Quote(l.Name)
+	case l.Op != session.LockCancel:
 		w.lock = l
 	}
 	return nil
@@ -76,9 +82,17 @@ func parseLock(args [][]byte) (*lockWait, error) {
 		l.Op, l.patience = session.LockRelease, watchWaitMax
 		l.Token, err = parseToken(rest[0])
 		return l, err
+	case sub == lockBreak && len(rest) == 1:
+		var err error
+		l.Op = session.LockBreak
+		l.Token, err = parseToken(rest[0])
+		return l, err
 	}
 	return nil, badLock()
 }
+
+// lockBreak is a subcommand for operators.
+const lockBreak = "BREAK"
 
 // parseAcquire reads [WAIT ms] [VALUE value] [TICKET ticket], in any order.
 func (l *lockWait) parseAcquire(args [][]byte) (err error) {
@@ -247,7 +261,7 @@ func parseLockWatch(args [][]byte) (q *front.SessionWatch, err error) {
 
 // holder appends who holds a lock.
 func (r *reply) holder(h *front.Holder, named bool) {
-	if r.dict(3 + int(bit(named))); named {
+	if r.dict(4 + int(bit(named))); named {
 		r.bulk("name")
 		r.bulk(h.Name)
 	}
@@ -256,5 +270,7 @@ func (r *reply) holder(h *front.Holder, named bool) {
 	r.bulk("value")
 	r.bulk(h.Value)
 	r.bulk("session")
-	r.bulk(hex16(h.Session))
+	r.bulk(front.SessionHash(h.Session))
+	r.bulk("label")
+	r.bulk(h.Label)
 }

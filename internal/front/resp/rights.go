@@ -27,6 +27,9 @@ func Rights() (list []Right) {
 				list = append(list, Right{Command: cmd.name + " " + sub, Needs: access.Admin})
 			}
 		}
+		if cmd.name == lockCommand {
+			list = append(list, Right{Command: cmd.name + " " + lockBreak, Needs: access.Admin})
+		}
 	}
 	return list
 }

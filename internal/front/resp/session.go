@@ -20,7 +20,7 @@ import (
 const sessionCommand, lockCommand, frontierCommand = "SESSION", "LOCK", "FRONTIER"
 
 // sessionUsage is the error for an invalid SESSION command.
-const sessionUsage = "want SESSION BIND id epoch TTL ms [LINGER ms] [GROUP group low high]…, SESSION KEEP [LOW group stamp]… [DOUBT group stamp]… [SEALED group stamp]… " +
+const sessionUsage = "want SESSION BIND id epoch TTL ms [LINGER ms] [LABEL label] [GROUP group low high]…, SESSION KEEP [LOW group stamp]… [DOUBT group stamp]… [SEALED group stamp]… " +
 	"[TAKE group count [AHEAD] [U64]], or SESSION CLOSE"
 
 const (
@@ -58,6 +58,8 @@ type sessionWait struct {
 	answer func(*reply)
 	// lock is what is waited for besides; nil: nothing.
 	lock *lockWait
+	// did is what an operator does, for the log; "": nothing.
+	did string
 }
 
 // runSession is SESSION.
@@ -83,7 +85,7 @@ func (c *conn) runSession(args [][]byte, r *reply) error {
 
 func badSession() error { return isotone.Errorf(isotone.CodeInvalidArgument, "%s", sessionUsage) }
 
-// parseBind reads id epoch TTL ms [LINGER ms] [GROUP group low high]….
+// parseBind reads id epoch TTL ms [LINGER ms] [LABEL label] [GROUP group low high]….
 func parseBind(args [][]byte) (*session.Bind, error) {
 	if len(args) < 4 || !is(args[2], "TTL") {
 		return nil, badSession()
@@ -105,6 +107,10 @@ func parseBind(args [][]byte) (*session.Bind, error) {
 		if b.Linger, err = parseMillis(args[1]); err != nil {
 			return nil, err
 		}
+		args = args[2:]
+	}
+	if len(args) >= 2 && is(args[0], "LABEL") {
+		b.Label = string(args[1])
 		args = args[2:]
 	}
 	for ; len(args) >= 4 && is(args[0], "GROUP"); args = args[4:] {
@@ -249,10 +255,11 @@ func (r *reply) taken(q *front.SessionRequest) {
 // ask has the connection wait for the answer to a request, or answers why not.
 func (c *conn) ask(q *front.SessionRequest, answer func(*reply), err error, r *reply) *sessionWait {
 	backend := c.front.cfg.Sessions
+	breaks := q.Lock != nil && q.Lock.Op == session.LockBreak // which needs no session
 	switch {
 	case backend == nil:
 		err = errNoSessions
-	case err == nil && q.Bind == nil && !c.hasSession():
+	case err == nil && q.Bind == nil && !breaks && !c.hasSession():
 		err = errUnbound
 	}
 	if err != nil {
@@ -260,7 +267,7 @@ func (c *conn) ask(q *front.SessionRequest, answer func(*reply), err error, r *r
 		return nil
 	}
 	w := c.await(&sessionWait{request: q, answer: answer})
-	if !c.hasSession() {
+	if !breaks && !c.hasSession() {
 		c.sessions.bound = backend.OpenSession(c.told)
 	}
 	q.Conn = c.sessions.bound
@@ -354,6 +361,9 @@ func (c *conn) endSessionWait(err error) {
 		if r.b = appendFault(r.b, e); e.Code == isotone.CodeNotLeader {
 			r.b = appendRedirect(c.wire.Buffered(), "MOVED", c.slot, e.Leader)
 		}
+	}
+	if w.did != "" {
+		c.session.Did(w.did, code)
 	}
 	c.wire.SetBuffered(r.b)
 	c.front.observe(code, 1, c.wire.Now()-c.asked)

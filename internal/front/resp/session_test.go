@@ -72,6 +72,7 @@ func TestSession_CommandsAreRead(t *testing.T) {
 		"LOCK WATCH x 5":                       {Lock: "x", After: 5, Wait: 30 * time.Second},
 		"LOCK WATCH x 5 wait 7":                {Lock: "x", After: 5, Wait: 7 * time.Millisecond},
 		"LOCK WATCH wait WAIT 100000":          {Lock: "wait", Wait: 30 * time.Second},
+		"FRONTIER BLOCKERS g":                  {Group: "g", Blockers: true},
 		"LOCK LIST":                            {},
 		"LOCK LIST sh":                         {Prefix: "sh"},
 		"FRONTIER GET g":                       {Group: "g"},
@@ -86,7 +87,7 @@ func TestSession_CommandsAreRead(t *testing.T) {
 			continue
 		}
 		w := s.watched[0]
-		if got := (front.SessionWatch{Group: w.Group, At: w.At, Lock: w.Lock, After: w.After, Prefix: w.Prefix, Wait: w.Wait}); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := (front.SessionWatch{Group: w.Group, At: w.At, Lock: w.Lock, After: w.After, Prefix: w.Prefix, Blockers: w.Blockers, Wait: w.Wait}); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %+v, want %+v", say, got, want)
 		}
 	}
@@ -110,7 +111,7 @@ func TestSession_BadCommandsDoNotDisturb(t *testing.T) {
 		"LOCK": "-ERR wrong number", "LOCK X x": "", "LOCK ACQUIRE": "", "LOCK ACQUIRE \"\"": "", "LOCK ACQUIRE x WAIT": "", "LOCK ACQUIRE x WAIT x": "-ERR \"x\"", "LOCK ACQUIRE x WAIT 1 WAIT 1": "",
 		"LOCK ACQUIRE x VALUE a VALUE b": "", "LOCK ACQUIRE x TICKET 5": "-ERR timestamp", "LOCK ACQUIRE x TICKET " + stampA + " TICKET " + stampA: "", "LOCK ACQUIRE x FOR 5": "",
 		"LOCK CANCEL": "", "LOCK CANCEL x y": "", "LOCK RELEASE x": "", "LOCK RELEASE x y": "-ERR token", "LOCK GET": "", "LOCK GET \"\"": "", "LOCK GET x 5": "", "LOCK WATCH x 5 WAIT": "",
-		"LOCK WATCH x y": "-ERR token", "LOCK WATCH x WAIT y": "-ERR \"y\"", "LOCK WATCH x 5 FOR 5": "", "LOCK WATCH x 5 WAIT 5 5": "", "LOCK LIST a b": "",
+		"LOCK WATCH x y": "-ERR token", "LOCK WATCH x WAIT y": "-ERR \"y\"", "LOCK WATCH x 5 FOR 5": "", "LOCK WATCH x 5 WAIT 5 5": "", "LOCK LIST a b": "", "LOCK BREAK x": "", "LOCK BREAK x 1 2": "", "LOCK BREAK x y": "-ERR token", "FRONTIER BLOCKERS": "-ERR wrong number", "FRONTIER BLOCKERS g h": "",
 	} {
 		s := boundTape(t, false)
 		s.says(say)
@@ -154,9 +155,21 @@ func TestSession_Answers(t *testing.T) {
 			s.fakeSessions.sees(func(w *front.SessionWatch) { w.Holders, w.Frontier = list, at })
 		}
 	}
-	shop := front.Holder{Name: "shop", Token: 42, Value: "v", Session: 255}
+	shop := front.Holder{Name: "shop", Token: 42, Value: "v", Session: 255, Label: "hi"}
+	blocked := func(s *sessionTape) {
+		s.fakeSessions.sees(func(w *front.SessionWatch) {
+			w.Blocked = []front.Blocker{{Session: 255, Label: "hi", Low: at, High: isotone.Timestamp{Time: 1, Index: 11}, For: time.Second, Connected: true}}
+		})
+	}
+	broken := func(s *sessionTape) {
+		s.asked[0].Reply.FreeAfter = 1500 * time.Millisecond
+		r := s.asked[0]
+		s.asked = nil
+		r.Done(r)
+	}
 	bulkA, bulkB := "$32\r\n"+stampA+"\r\n", "$32\r\n"+stampB+"\r\n"
-	const holder = "$5\r\ntoken\r\n$2\r\n42\r\n$5\r\nvalue\r\n$1\r\nv\r\n$7\r\nsession\r\n$16\r\n00000000000000ff\r\n"
+	const holder = "$5\r\ntoken\r\n$2\r\n42\r\n$5\r\nvalue\r\n$1\r\nv\r\n$7\r\nsession\r\n$16\r\n00000000000000ff\r\n$5\r\nlabel\r\n$2\r\nhi\r\n"
+	blocker := "$7\r\nsession\r\n$16\r\n00000000000000ff\r\n$5\r\nlabel\r\n$2\r\nhi\r\n$3\r\nlow\r\n" + bulkA + "$4\r\nhigh\r\n" + bulkB + "$2\r\nms\r\n:1000\r\n$9\r\nconnected\r\n:1\r\n"
 	bound := "$5\r\nholds\r\n*1\r\n*2\r\n$1\r\nx\r\n$2\r\n42\r\n$9\r\nfrontiers\r\n*1\r\n*2\r\n$1\r\ng\r\n" + bulkA
 	first64 := isotone.Timestamp64From(isotone.Timestamp{Time: epoch}).Timestamp()
 	second64 := (isotone.Timestamp64From(first64) + 1).Timestamp()
@@ -181,10 +194,13 @@ func TestSession_Answers(t *testing.T) {
 		{"LOCK CANCEL x", ok, "+OK\r\n", ""},
 		{"LOCK ACQUIRE x", fails(isotone.ErrLocked), "-LOCKED somebody else holds the lock\r\n", ""},
 		{"LOCK GET shop", holders(), "$-1\r\n", "_\r\n"},
-		{"LOCK GET shop", holders(shop), "*6\r\n" + holder, "%3\r\n" + holder},
-		{"LOCK WATCH shop 5", holders(shop), "*6\r\n" + holder, "%3\r\n" + holder},
+		{"LOCK GET shop", holders(shop), "*8\r\n" + holder, "%4\r\n" + holder},
+		{"LOCK WATCH shop 5", holders(shop), "*8\r\n" + holder, "%4\r\n" + holder},
 		{"LOCK LIST", holders(), "*0\r\n", ""},
-		{"LOCK LIST", holders(shop, shop), "*2\r\n" + strings.Repeat("*8\r\n$4\r\nname\r\n$4\r\nshop\r\n"+holder, 2), "*2\r\n" + strings.Repeat("%4\r\n$4\r\nname\r\n$4\r\nshop\r\n"+holder, 2)},
+		{"LOCK LIST", holders(shop, shop), "*2\r\n" + strings.Repeat("*10\r\n$4\r\nname\r\n$4\r\nshop\r\n"+holder, 2), "*2\r\n" + strings.Repeat("%5\r\n$4\r\nname\r\n$4\r\nshop\r\n"+holder, 2)},
+		{"LOCK BREAK shop 42", broken, ":1500\r\n", ""},
+		{"LOCK BREAK shop 42", fails(isotone.ErrNotHeld), "-ERR the lock is not held\r\n", ""},
+		{"FRONTIER BLOCKERS g", blocked, "*1\r\n*12\r\n" + blocker, "*1\r\n%6\r\n" + blocker},
 		{"LOCK GET shop", func(s *sessionTape) { s.fakeSessions.sees(func(w *front.SessionWatch) { w.Err = isotone.ErrNoLeader }) }, "-CLUSTERDOWN no leader is known\r\n", ""},
 	} {
 		for _, v3 := range []bool{false, true} {

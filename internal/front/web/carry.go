@@ -17,7 +17,7 @@ import (
 
 // carriedPaths are what only the leader answers.
 var carriedPaths = []string{
-	adminPrefix + "members", adminPrefix + "leader", adminPrefix + "workers", adminPrefix + "floor", timelinesPath, adminPrefix + "groups",
+	adminPrefix + "members", adminPrefix + "leader", adminPrefix + "workers", adminPrefix + "locks", adminPrefix + "frontier", adminPrefix + "floor", timelinesPath, adminPrefix + "groups",
 	adminPrefix + "backup", upgradePath,
 }
 

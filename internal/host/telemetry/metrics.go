@@ -30,6 +30,8 @@ var (
 	roundBuckets = []float64{
 		25e-6, 50e-6, 75e-6, 100e-6, 150e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1,
 	}
+	// lockBuckets: from a lock that is free to one that is held for minutes.
+	lockBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10, 60, 300}
 	// storageBuckets: from a write to memory to a disk in distress.
 	storageBuckets = []float64{
 		25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
@@ -75,6 +77,7 @@ type Metrics struct {
 	queues   queueGauges
 	peers    *peerMetrics
 	utc      utcGauges
+	session  sessionMetrics
 }
 
 // NewMetrics returns metrics at zero, with those of the Go runtime and the
@@ -103,6 +106,7 @@ func NewMetrics(version string) *Metrics {
 		queues:        newQueueGauges(r),
 		peers:         newPeerMetrics(r),
 		live:          newLiveMetrics(r),
+		session:       newSessionMetrics(r),
 	}
 	requests := r.CounterVec("requests_total", "Requests answered, by protocol and by code: ok or an error code.", "protocol", "code")
 	latency := r.HistogramVec("request_duration_seconds", "Time from a request's arrival to its answer, in seconds.", roundBuckets, "protocol")

@@ -48,6 +48,8 @@ type NodeStats struct {
 	Interval IntervalStats
 	// Raft is the state of the log and the members.
 	Raft RaftStats
+	// Sessions is zero on nodes that do not lead.
+	Sessions SessionStats
 	// Queues lists the bounded queues, always the same ones.
 	Queues []QueueStats
 	// Peers lists the other members. A peer that is absent loses its series.
@@ -96,6 +98,7 @@ func (m *Metrics) SetNode(s NodeStats) {
 	g.clockLimit.Set(s.ClockLimit.Seconds())
 	m.interval.set(&s.Interval)
 	m.raft.set(&s.Raft)
+	m.session.set(&s.Sessions)
 	m.queues.set(s.Queues)
 	m.peers.set(s.Peers)
 }
