@@ -124,13 +124,17 @@ func (c *userCheckCmd) Run(con console) error {
 		return json.NewEncoder(con.out).Encode(s)
 	}
 	t := tabwriter.NewWriter(con.out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "USER\tROLES\tTIMELINES\tSECRETS\tLIMITS")
+	fmt.Fprintln(t, "USER\tROLES\tTIMELINES\tNAMES\tSECRETS\tLIMITS")
 	for _, u := range s.Users {
 		secrets := fmt.Sprint(u.Secrets)
 		if u.Secrets == 0 {
 			secrets = "certificate only"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", u.Name, u.Roles, u.Orders, secrets, u.Limits)
+		locks := "all"
+		if u.Names != nil {
+			locks = strings.Join(u.Names, ",")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", u.Name, u.Roles, u.Orders, locks, secrets, u.Limits)
 	}
 	_ = t.Flush()
 	_, err = fmt.Fprintf(con.out, "limits of each address without credentials: %s\nSHA-256: %s\n", s.AddressLimits, s.SHA256)

@@ -83,12 +83,12 @@ func TestUserHash_UsageErrorsSayWhatIsWrong(t *testing.T) {
 func TestUserCheck_PrintsUsersWithoutSecrets(t *testing.T) {
 	hash := access.HashSecret(rig.Secret)
 	file := rig.SecretFile(t, fmt.Sprintf(`{"users": {
-		"ops": {"roles": ["all"], "secrets": [%q, %q]}, "old": {"roles": ["none"], "timeline": "a/b", "timelines": ["c*", "d"]}, "shop": {"roles": ["ids"], "timelines": ["*"], "limits": {"requests": 5, "workers": 2}}
+		"ops": {"roles": ["all"], "secrets": [%q, %q]}, "old": {"roles": ["none"], "timeline": "a/b", "timelines": ["c*", "d"]}, "shop": {"roles": ["ids"], "timelines": ["*"], "names": ["shop/", "x"], "limits": {"requests": 5, "workers": 2}}
 	}, "addressLimits": {"streams": 3}}`, hash, hash))
 	code, out, err := command("user", "check", file)
 	table := strings.Join(strings.Fields(out), " ")
 	for _, want := range []string{
-		"ops timestamps,ids,workers,live,metrics,admin,floors,timelines,locks,frontier all 2 none", "old none =a/b,c*,d certificate only none", "shop ids * certificate only requests 5/s, workers 2",
+		"ops timestamps,ids,workers,live,metrics,admin,floors,timelines,locks,frontier all all 2 none", "old none =a/b,c*,d all certificate only none", "shop ids * shop/,x certificate only requests 5/s, workers 2",
 		"without credentials: streams 3", "SHA-256: ",
 	} {
 		if !strings.Contains(table, want) {
@@ -100,7 +100,7 @@ func TestUserCheck_PrintsUsersWithoutSecrets(t *testing.T) {
 	}
 	_, out, _ = command("user", "check", "--json", file)
 	var s access.Summary
-	if e := json.Unmarshal([]byte(out), &s); e != nil || len(s.Users) != 3 || s.Users[1].Name != "ops" || s.Users[1].Secrets != 2 || s.Users[2].Limits.Workers != 2 || s.Users[0].Timeline != "a/b" || len(s.Users[0].Timelines) != 2 || s.Users[1].Timelines != nil ||
+	if e := json.Unmarshal([]byte(out), &s); e != nil || len(s.Users) != 3 || s.Users[1].Name != "ops" || s.Users[1].Secrets != 2 || s.Users[2].Limits.Workers != 2 || s.Users[0].Timeline != "a/b" || len(s.Users[0].Timelines) != 2 || s.Users[1].Timelines != nil || len(s.Users[2].Names) != 2 || s.Users[1].Names != nil ||
 		s.AddressLimits.Streams != 3 || !strings.Contains(table, s.SHA256) || strings.Contains(out, "argon2") {
 		t.Errorf("%v, %s", e, out)
 	}

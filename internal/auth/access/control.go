@@ -249,6 +249,8 @@ func (c *Control) auditChange(old, t *table) {
 			return "limits of " + name
 		case !a.orders.equal(&b.orders):
 			return "timelines of " + name + ": " + b.orders.String()
+		case !slices.Equal(a.names, b.names):
+			return "locks and groups of " + name + ": " + b.names.String()
 		}
 		return ""
 	}

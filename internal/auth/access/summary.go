@@ -28,6 +28,8 @@ type UserSummary struct {
 	// default order.
 	Timeline  string   `json:"timeline,omitempty"`
 	Timelines []string `json:"timelines,omitempty"`
+	// Names are the locks and groups of writers that the user may use. Without any it may use all.
+	Names []string `json:"names,omitempty"`
 	// Orders are both as words.
 	Orders string `json:"-"`
 }
@@ -50,7 +52,7 @@ func Summarize(file string) (Summary, error) {
 	for _, name := range slices.Sorted(maps.Keys(users)) {
 		u := users[name]
 		s.Users = append(s.Users, UserSummary{Name: name, Roles: u.roles.String(), Secrets: len(u.secrets), Limits: u.limits,
-			Timeline: u.orders.bound, Timelines: u.orders.only, Orders: u.orders.String()})
+			Timeline: u.orders.bound, Timelines: u.orders.only, Orders: u.orders.String(), Names: u.names})
 	}
 	return s, nil
 }

@@ -35,6 +35,8 @@ type entry struct {
 	// name. They are raw, as null or "" would give all timelines to a user that is to have one.
 	Timeline  json.RawMessage `json:"timeline,omitempty"`
 	Timelines json.RawMessage `json:"timelines,omitempty"`
+	// Names are the locks and groups of writers that the user may use: names, and beginnings of names that end with '*' or '/'. Raw for the same reason.
+	Names json.RawMessage `json:"names,omitempty"`
 }
 
 // user is who has rights: a user of the list, or those without credentials.
@@ -44,6 +46,7 @@ type user struct {
 	secrets []hash
 	limits  Limits
 	orders  orders
+	names   names
 	usage   *usage // nil: without limits
 }
 
@@ -151,6 +154,9 @@ func (e *entry) user(name string) (*user, error) {
 	}
 	if u.orders, err = parseOrders(e.Timeline, e.Timelines); err != nil {
 		faults = append(faults, each(err)...)
+	}
+	if u.names, err = parseNames(e.Names); err != nil {
+		faults = append(faults, err)
 	}
 	return u, errors.Join(faults...)
 }

@@ -155,6 +155,9 @@ func (c *RedisConn) Receive() string {
 	n, _ := strconv.Atoi(line[1:])
 	switch line[0] {
 	case '$':
+		if n < 0 { // null
+			break
+		}
 		if _, err := io.CopyN(io.Discard, c.R, int64(n+2)); err != nil {
 			c.t.Fatal(err)
 		}

@@ -18,12 +18,16 @@ func (c *conn) runFrontier(args [][]byte, r *reply) error {
 		q := &front.SessionWatch{Blockers: true}
 		err := badFrontier()
 		if len(args) == 3 && len(args[2]) > 0 {
-			q.Group, err = string(args[2]), nil
+			q.Group = string(args[2])
+			err = c.session.RequireName(q.Group)
 		}
 		c.watch(q, func(r *reply) { r.blockers(q.Blocked) }, err, r)
 		return nil
 	case "GET", "WAIT":
 		q, err := parseFrontierWatch(args)
+		if err == nil {
+			err = c.session.RequireName(q.Group)
+		}
 		c.watch(q, func(r *reply) { r.bulk(q.Frontier.String()) }, err, r)
 		return nil
 	}

@@ -42,6 +42,9 @@ func (c *conn) runLock(args [][]byte, r *reply) error {
 		return nil
 	}
 	l, err := parseLock(args)
+	if err == nil && l.Op != session.LockBreak { // operators may break all
+		err = c.session.RequireName(l.Name)
+	}
 	q := &front.SessionRequest{}
 	answer := (*reply).ok
 	if err == nil {
@@ -205,6 +208,13 @@ func (c *conn) lookAtLock(w *sessionWait) {
 // runLockWatch is LOCK GET, WATCH and LIST, which need no session.
 func (c *conn) runLockWatch(args [][]byte, r *reply) {
 	q, err := parseLockWatch(args)
+	switch {
+	case err != nil:
+	case q.Lock != "":
+		err = c.session.RequireName(q.Lock)
+	default:
+		err = c.session.RequireNamesBelow(q.Prefix)
+	}
 	answer := func(r *reply) {
 		if len(q.Holders) == 0 {
 			r.null()

@@ -79,6 +79,13 @@ func (c *conn) runSession(args [][]byte, r *reply) error {
 	if err == nil && (q.Bind != nil && len(q.Bind.Reports) > 0 || q.Group != "" || len(q.Lows)+len(q.Doubts)+len(q.Sealed) > 0) {
 		err = c.session.Require(access.Frontier)
 	}
+	if err == nil && q.Bind != nil {
+		for _, report := range q.Bind.Reports {
+			if err = c.session.RequireName(report.Group); err != nil {
+				break
+			}
+		}
+	}
 	c.ask(q, func(r *reply) { c.answerSession(q, r) }, err, r)
 	return nil
 }
