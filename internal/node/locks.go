@@ -125,3 +125,27 @@ func (n *Node) BreakLock(ctx context.Context, name string, token isotone.Timesta
 	}
 	return front.LockBroken{Name: name, Token: token.Timestamp().String(), Token64: token, FreeAfter: r.Reply.FreeAfter.Seconds()}, r.Err
 }
+
+// LockStatus is the state of sessions, locks and frontiers.
+type LockStatus struct {
+	replica.SessionStats
+	// Longest are the locks that have been held for the longest time, the oldest first.
+	Longest []front.Holder
+	// Time is that of the oracle, in unix nanoseconds.
+	Time uint64
+}
+
+// LockStatus returns the state of sessions, with at most limit locks; ok is false unless this node leads.
+func (n *Node) LockStatus(limit int) (s LockStatus, ok bool) {
+	n.call(func() {
+		c := n.core
+		if s.SessionStats, ok = c.replica.SessionStats(); !ok {
+			return
+		}
+		s.Time = c.replica.Upcoming().Time
+		for _, h := range c.replica.OldestHolders(limit) {
+			s.Longest = append(s.Longest, c.holder(h))
+		}
+	})
+	return s, ok
+}

@@ -88,7 +88,7 @@ func (s *stateSource) describe(r *node.Report) *survey.State {
 			ID: r.Status.NodeID, Addr: s.addr, Role: r.Status.Role, Ready: r.Status.NotReady == "", NotReady: r.Status.NotReady,
 			Forming: r.Forming, Draining: r.Status.Draining, UptimeSeconds: r.Uptime.Seconds(), Loops: r.Loops,
 		},
-		Clock: describeClock(r), Interval: describeInterval(r), Timelines: s.timelines.describe(r.Groups, r.Now), Members: describeMembers(r), Workers: s.describeWorkers(r), Elections: []survey.Election{},
+		Clock: describeClock(r), Interval: describeInterval(r), Timelines: s.timelines.describe(r.Groups, r.Now), Locks: describeLocks(s.node), Members: describeMembers(r), Workers: s.describeWorkers(r), Elections: []survey.Election{},
 	}
 	if r.Status.ClusterID != 0 {
 		state.ClusterID = isotone.ClusterID(r.Status.ClusterID).String()

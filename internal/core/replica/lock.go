@@ -328,6 +328,12 @@ func (l *locks) tell(id session.ID, m session.Message) {
 // Holder returns who holds a lock, as far as this process has applied the log.
 func (r *Replica) Holder(name string) (oracle.Hold, bool) { return r.state.Holds.Get(name) }
 
+// OldestHolders returns the holds of at most limit locks that were granted first, by token.
+func (r *Replica) OldestHolders(limit int) []oracle.Hold {
+	list := slices.SortedFunc(r.state.Holds.All(), func(a, b oracle.Hold) int { return cmp.Compare(a.Token, b.Token) })
+	return list[:min(len(list), limit)]
+}
+
 // Holders returns the holds of at most limit locks whose names begin with prefix, by name, as [Replica.Holder] does.
 func (r *Replica) Holders(prefix string, limit int) (list []oracle.Hold) {
 	for h := range r.state.Holds.All() {

@@ -177,6 +177,9 @@ func (n axNode) property(name string) any {
 func TestPage_TellsAssistiveTechnologyWhatIsThere(t *testing.T) {
 	c := fakecluster.New(t, 3, time.Second, page)
 	withTimelines(c, 3)
+	c.Nodes[0].Change(func(s *survey.State) {
+		s.Locks = &survey.Locks{Sessions: 1, Held: 1, Longest: []survey.HeldLock{{Token: "7", Session: "00000000000000ff", Seconds: 61}}}
+	})
 	b := browser.Tab(t)
 	b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, "light")
 	b.Until(10*time.Second, pageReady+" && document.querySelector('#busiest tr')")
@@ -206,7 +209,7 @@ func TestPage_TellsAssistiveTechnologyWhatIsThere(t *testing.T) {
 		"banner": {""}, "main": {""}, "contentinfo": {""},
 		"status": {"polite"},
 		"heading": {"1 Isotone", "2 State of the cluster", "2 Timestamps per second", "2 Latency", "2 IDs per second", "2 Lead over clock",
-			"2 Members", "2 Leadership", "2 Clock, time and ceiling", "2 Worker leases", "2 Commands to try", "2 Timelines", "2 Busiest timelines"},
+			"2 Members", "2 Leadership", "2 Clock, time and ceiling", "2 Worker leases", "2 Commands to try", "2 Timelines", "2 Busiest timelines", "2 Locks and frontiers"},
 		"slider": {"Timestamps per second", "Latency", "IDs per second", "Lead over clock"},
 	} {
 		slices.Sort(want) // the tree does not have the order of the page
@@ -215,10 +218,10 @@ func TestPage_TellsAssistiveTechnologyWhatIsThere(t *testing.T) {
 			t.Errorf("%s: %q, want %q", role, names[role], want)
 		}
 	}
-	if len(names["table"]) != 5 {
+	if len(names["table"]) != 6 {
 		t.Errorf("tables: %q", names["table"])
 	}
-	for _, want := range []string{"Node", "State", "Lag, entries", "Clock offset", "p99", "When", "Gap", "Worker", "Owner", "Groups", "Requests/s", "ID"} {
+	for _, want := range []string{"Node", "State", "Lag, entries", "Clock offset", "p99", "When", "Gap", "Worker", "Owner", "Groups", "Requests/s", "ID", "Held for"} {
 		if !slices.Contains(names["columnheader"], want) {
 			t.Errorf("no column is headed %q: %q", want, names["columnheader"])
 		}

@@ -27,7 +27,7 @@ type document struct {
 }
 
 // pageScripts are the parts of the script, in order. They share one scope.
-var pageScripts = []string{"format.js", "link.js", "judge.js", "series.js", "chart.js", "timeline.js", "tables.js", "owners.js", "main.js"}
+var pageScripts = []string{"format.js", "link.js", "judge.js", "series.js", "chart.js", "timeline.js", "tables.js", "owners.js", "locks.js", "main.js"}
 
 // assemble puts the page together, once.
 var assemble = sync.OnceValue(func() *document {

@@ -95,6 +95,28 @@ func rowsOf(b *chromium.Tab, body string) (rows []string) {
 	return rows
 }
 
+func TestPage_ShowsLocksOfAClusterThatHasSome(t *testing.T) {
+	c := fakecluster.New(t, 3, 100*time.Millisecond, page)
+	b := browser.Tab(t)
+	b.Open("http://"+c.Nodes[1].Addr+"/", 1280, 800, "light")
+	b.Until(10*time.Second, pageReady)
+	const hidden = "document.querySelector('#locks').hidden"
+	b.Until(10*time.Second, hidden)
+	c.Nodes[0].Change(func(s *survey.State) {
+		s.Locks = &survey.Locks{Sessions: 5, Held: 1, Waiting: 2, Groups: 2, LagSeconds: 0.0021, Longest: []survey.HeldLock{{Token: "470780841959217570", Session: "00000000000000ff", Seconds: 61}}}
+	})
+	b.Until(10*time.Second, "!"+hidden)
+	text := strings.ReplaceAll(b.Text("#locks-text"), "\u202f", " ")
+	if want := "1 lock is held, 2 requests wait, 5 sessions. 2 groups of writers, whose frontier is 2.10 ms behind at most. isotone locks list has their names, for operators."; text != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+	if got, want := rowsOf(b, "longest"), []string{"61.0s | 470780841959217570 | 00000000000000ff"}; !slices.Equal(got, want) {
+		t.Errorf("the longest: %q, want %q", got, want)
+	}
+	c.Nodes[0].Change(func(s *survey.State) { s.Locks = nil })
+	b.Until(10*time.Second, hidden)
+}
+
 func TestPage_ShowsTimelinesOfAClusterThatHasSome(t *testing.T) {
 	c := fakecluster.New(t, 3, 100*time.Millisecond, page)
 	b := browser.Tab(t)

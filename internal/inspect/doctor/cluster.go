@@ -51,6 +51,7 @@ func (j *findings) cluster(m *Measurements) {
 	j.clocks(c)
 	j.intervals(c)
 	j.timelines(c)
+	j.locks(c)
 	j.versions(c)
 	j.lags(c)
 	j.workers(m)

@@ -38,6 +38,8 @@ type State struct {
 	Interval *Interval `json:"interval"`
 	// Timelines is nil if the cluster has none, and the node permits none.
 	Timelines *Timelines `json:"timelines,omitempty"`
+	// Locks is nil unless the node leads and has sessions, locks or groups of writers.
+	Locks *Locks `json:"locks,omitempty"`
 	// Workers are the worker leases that this node holds.
 	Workers []Worker `json:"workers"`
 	// Elections are the latest changes of leader that this node has seen, oldest first.

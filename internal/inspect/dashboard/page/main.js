@@ -109,6 +109,7 @@ function show() {
   timeline.draw(view);
   showElections(view);
   showTimelines(view);
+  showLocks(view);
   showWorkers(view);
   showRuler(view);
   showMove(view);
