@@ -178,6 +178,7 @@ func TestPage_TellsAssistiveTechnologyWhatIsThere(t *testing.T) {
 	c := fakecluster.New(t, 3, time.Second, page)
 	withTimelines(c, 3)
 	c.Nodes[0].Change(func(s *survey.State) {
+		s.Timelines = fakecluster.Timelines(1, 3)
 		s.Locks = &survey.Locks{Sessions: 1, Held: 1, Longest: []survey.HeldLock{{Token: "7", Session: "00000000000000ff", Seconds: 61}}}
 	})
 	b := browser.Tab(t)
