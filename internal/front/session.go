@@ -8,8 +8,8 @@ import (
 	"github.com/isotone/isotone/internal/core/session"
 )
 
-// Sessions has the leader's sessions of clients, with their locks and frontiers, for the fronts in one loop. It belongs to that loop's goroutine. A node that does not
-// lead answers with an error that names the leader.
+// Sessions has the leader's sessions of clients, with their locks and frontiers, for the fronts in one loop. It belongs to that loop's goroutine; that of the standard servers is safe for
+// concurrent use, and calls back on the goroutine of the core. A node that does not lead answers with an error that names the leader.
 type Sessions interface {
 	// OpenSession returns the number of a new connection of a client. tell is called with each message to it, on the loop's goroutine, and not within a call. Answers and messages
 	// come in the order in which the core gave them.

@@ -102,7 +102,7 @@ func answerSession(r *front.SessionRequest, b *front.Batch) {
 // outcomeError returns the error for the outcome of a request, or nil.
 func outcomeError(r *session.Request) error {
 	switch o := r.Reply.Outcome; {
-	case o == session.Expired && !r.Close:
+	case o == session.Expired && !r.Close && r.End == 0:
 		return errSessionExpired
 	case o == session.Unbound:
 		return errNotBound
@@ -298,7 +298,42 @@ func (b *bundler) WatchSessions(w *front.SessionWatch) {
 	}
 }
 
+// Sessions returns the sessions as other goroutines see them: the standard servers. It is safe for concurrent use. Answers and messages come on the core loop's goroutine, which they must not
+// hold up.
+func (n *Node) Sessions() front.Sessions { return nodeSessions{n} }
+
+type nodeSessions struct{ node *Node }
+
+// OpenSession gives a connection its number, and has the core know it.
+func (s nodeSessions) OpenSession(tell func(session.Message)) session.Conn {
+	conn := s.node.newSessionConn()
+	s.node.post(func() { s.node.core.openSession(conn, tell) })
+	return conn
+}
+
+// CloseSession has the core know that a connection has ended.
+func (s nodeSessions) CloseSession(conn session.Conn) {
+	s.node.post(func() { s.node.core.closeSession(conn) })
+}
+
+// AskSession has the core take the request.
+func (s nodeSessions) AskSession(r *front.SessionRequest) {
+	if !s.node.post(func() { s.node.core.askSession(r) }) {
+		r.Err = errStopped
+		go r.Done(r) // not within the call
+	}
+}
+
+// WatchSessions has the core take the watch.
+func (s nodeSessions) WatchSessions(w *front.SessionWatch) {
+	if !s.node.post(func() { s.node.core.watchSessions(w) }) {
+		w.Err = errStopped
+		go w.Done(w)
+	}
+}
+
 var (
+	_ front.Sessions = nodeSessions{}
 	_ front.Sessions = coreBackend{}
 	_ front.Sessions = (*bundler)(nil)
 )

@@ -201,13 +201,43 @@ func (t *Table) Bind(s Session, reports []Report) error {
 		}
 		e := t.entry(s, r.Group)
 		if e == nil {
-			e = &entry{session: s, group: g, at: -1, place: len(g.members)}
-			g.members, t.sessions[s] = append(g.members, e), append(t.sessions[s], e)
-			t.entries++
+			e = t.enter(s, g)
 		}
 		e.connected = true
 		low := mutant.Pick(mutant.BindAsTold, r.Low, greatest(r.Low, t.bound(g)))
 		t.set(e, span{low, least(r.High, t.last)})
+	}
+	return nil
+}
+
+// enter adds an entry. Its stamps are to be set.
+func (t *Table) enter(s Session, g *group) *entry {
+	e := &entry{session: s, group: g, span: empty, at: -1, place: len(g.members), connected: true}
+	g.members, t.sessions[s] = append(g.members, e), append(t.sessions[s], e)
+	t.entries++
+	return e
+}
+
+// Join has a session write in groups, beside those with which it has bound. Of one that it has already, nothing changes. Its errors are those of [Table.Check]; then it changes nothing.
+func (t *Table) Join(s Session, groups []string) *isotone.Error {
+	var all []Report
+	for _, e := range t.sessions[s] {
+		all = append(all, Report{Group: e.group.name})
+	}
+	has := len(all)
+	for _, name := range groups {
+		if !t.Has(s, name) {
+			all = append(all, Report{Group: name})
+		}
+	}
+	if len(all) == has {
+		return nil
+	}
+	if err := t.Check(s, all); err != nil {
+		return err
+	}
+	for _, r := range all[has:] {
+		t.enter(s, t.group(r.Group))
 	}
 	return nil
 }

@@ -91,6 +91,10 @@ func (s *sessions) receive(q *session.Request) (err *isotone.Error, done bool) {
 	if q.Lock != nil && q.Lock.Op == session.LockBreak {
 		return nil, !s.breaks(q.Lock, &q.Reply)
 	}
+	if q.End != 0 {
+		s.close(q, q.End)
+		return nil, true
+	}
 	id, ok := s.table.Heard(q.Conn)
 	if q.Reply.Session = id; !ok {
 		return nil, false // it is told why by a leader that is not deposed
@@ -108,11 +112,11 @@ func (s *sessions) receive(q *session.Request) (err *isotone.Error, done bool) {
 		}
 	}
 	if q.Close {
-		s.table.Close(q.Conn)
-		s.counters.SessionsClosed++
-		s.end(id)
-		q.Reply.Outcome = session.Expired
+		s.close(q, id)
 		return nil, true
+	}
+	if err := s.frontier.Join(of, q.Join); err != nil {
+		return err, true
 	}
 	if q.Lock != nil {
 		if err := s.locks.request(id, q); err != nil || q.Reply.Outcome == session.Locked {
@@ -124,6 +128,15 @@ func (s *sessions) receive(q *session.Request) (err *isotone.Error, done bool) {
 		return nil, true
 	}
 	return nil, false
+}
+
+// close ends a session at its own request, if it lives.
+func (s *sessions) close(q *session.Request, id session.ID) {
+	if s.table.Close(id) {
+		s.counters.SessionsClosed++
+		s.end(id)
+	}
+	q.Reply.Outcome = session.Expired
 }
 
 // bind gives a session the connection of a request.
@@ -226,7 +239,7 @@ func (s *sessions) reply(q *session.Request) {
 			q.Reply.Holds = append(q.Reply.Holds, session.Hold{Name: h.Name, Token: h.Token})
 		}
 	}
-	if q.Bind == nil {
+	if q.Bind == nil && !q.Show {
 		return
 	}
 	for _, h := range s.state.Holds.Of(uint64(q.Reply.Session)) {
@@ -234,8 +247,14 @@ func (s *sessions) reply(q *session.Request) {
 			q.Reply.Holds = append(q.Reply.Holds, session.Hold{Name: h.Name, Token: h.Token})
 		}
 	}
-	for _, r := range q.Bind.Reports {
-		q.Reply.Frontiers = append(q.Reply.Frontiers, session.GroupStamp{Group: r.Group, Stamp: s.frontier.Frontier(r.Group)})
+	groups := slices.Clone(q.Join)
+	if q.Bind != nil {
+		for _, r := range q.Bind.Reports {
+			groups = append(groups, r.Group)
+		}
+	}
+	for _, g := range groups {
+		q.Reply.Frontiers = append(q.Reply.Frontiers, session.GroupStamp{Group: g, Stamp: s.frontier.Frontier(g)})
 	}
 }
 

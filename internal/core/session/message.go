@@ -15,6 +15,12 @@ type Request struct {
 	Bind *Bind
 	// Close ends the session.
 	Close bool
+	// End, if not 0, ends that session, over whatever connection it was bound. It needs no session of its own: whoever has the ID of a session speaks for it.
+	End ID
+	// Show asks for the Holds, and for the Frontiers of Join, as a Bind is answered with those of its groups.
+	Show bool
+	// Join are groups in which the session writes from now on, beside those with which it has bound.
+	Join []string
 	// Lows are the stamps below which all of the session in a group are decided, Doubts those of writes without an answer, and Sealed what all stores of a group
 	// refuse. Those of groups with which the session has not bound count for nothing.
 	Lows, Doubts, Sealed []GroupStamp
@@ -79,7 +85,7 @@ type Reply struct {
 	Outcome Outcome
 	// Session is the session of the connection.
 	Session ID
-	// Holds, of a Bind, is what the session holds, and Frontiers are those of its groups. Of a Lock, Holds has the lock if the session holds it.
+	// Holds, of a Bind or with Show, is what the session holds, and Frontiers are those of its groups. Of a Lock, Holds has the lock if the session holds it.
 	Holds     []Hold
 	Frontiers []GroupStamp
 	// Bound is the largest stamp that the session may make itself in the group, with indexes from oracle.IndexMax on: the oracle issues smaller ones.

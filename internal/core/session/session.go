@@ -221,14 +221,14 @@ func (t *Table) Break(id ID) (left time.Duration) {
 // Ran returns for how long the leader has run in this term, as of its latest tick.
 func (t *Table) Ran() time.Duration { return t.ran }
 
-// Close condemns the session of a connection at its own request, and returns it.
-func (t *Table) Close(conn Conn) (ID, bool) {
-	s := t.conns[conn]
+// Close condemns a session at its own request, and reports whether there is one that lives.
+func (t *Table) Close(id ID) bool {
+	s := t.sessions[id]
 	if s == nil || s.condemned {
-		return 0, false
+		return false
 	}
 	t.condemn(s)
-	return s.id, true
+	return true
 }
 
 // Tick tells the time, once a tick, and returns the sessions that are over (R4). They are condemned: requests for them are answered with [ErrExpired], until Ended.

@@ -70,23 +70,23 @@ func withWatch(ctx context.Context, c net.Conn) context.Context {
 }
 
 func (c *conn) framing() *watch    { return &c.watch }
-func (c *session) framing() *watch { return &c.watch }
+func (c *tlsConn) framing() *watch { return &c.watch }
 
-// session is HTTP/1 under TLS whose handshake was done elsewhere.
-type session struct {
+// tlsConn is HTTP/1 under TLS whose handshake was done elsewhere.
+type tlsConn struct {
 	net.Conn
 	watch watch
 }
 
 // Read watches what it reads.
-func (c *session) Read(p []byte) (int, error) {
+func (c *tlsConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.watch.scan(p[:n])
 	return n, err
 }
 
 // ConnectionState is how net/http learns of TLS.
-func (c *session) ConnectionState() tls.ConnectionState {
+func (c *tlsConn) ConnectionState() tls.ConnectionState {
 	if secured, ok := c.Conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
 		return secured.ConnectionState()
 	}
@@ -94,7 +94,7 @@ func (c *session) ConnectionState() tls.ConnectionState {
 }
 
 // CloseWrite is as for conn.
-func (c *session) CloseWrite() error { return closeWrite(c.Conn) }
+func (c *tlsConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 func closeWrite(c net.Conn) error {
 	if w, ok := c.(interface{ CloseWrite() error }); ok {

@@ -112,7 +112,7 @@ func (s *Server) Take(c net.Conn) {
 				_ = c.Close()
 				return
 			}
-			s.ready.Put(&session{Conn: served})
+			s.ready.Put(&tlsConn{Conn: served})
 		})
 		return
 	}

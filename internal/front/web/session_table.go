@@ -1,0 +1,332 @@
+package web
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/frontier"
+	"github.com/isotone/isotone/internal/core/session"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/httpapi"
+)
+
+// Over HTTP a session has no connection of its own. The node that leads keeps a virtual one for each, from the first PUT /sessions/ID on: until the session has ended, the node has lost the lead, or
+// nobody has asked for long. It breaks only with the node, so LINGER does not matter.
+
+const (
+	// virtualMax bounds the virtual connections, with those of sessions that have ended lately.
+	virtualMax = 20_000
+	// sessionWaitsMax bounds the requests of one session that wait for locks.
+	sessionWaitsMax = 64
+	// forgetAfter is for how many TTLs nobody has asked when a virtual connection is forgotten. The leader has ended the session by then.
+	forgetAfter = 2
+)
+
+var (
+	errNoSessions = isotone.Errorf(isotone.CodeNotFound, "sessions are not served here; ask a member")
+	errNotBound   = isotone.Errorf(isotone.CodeNotBound, "this node has no such session: send PUT /sessions/ID?ttl=… first, and look at what it holds")
+	errVirtualMax = isotone.Errorf(isotone.CodeOverloaded, "this node has %d sessions over HTTP, which is the most", virtualMax)
+	errWaitsMax   = isotone.Errorf(isotone.CodeOverloaded, "%d requests of the session wait for locks, which is the most", sessionWaitsMax)
+	errEnded      = isotone.Errorf(isotone.CodeSessionExpired, "the session has ended, and all that it held is free; begin another one, with another ID")
+)
+
+// sessionTable has the virtual connections. It is safe for concurrent use.
+type sessionTable struct {
+	backend front.Sessions
+	mu      sync.Mutex
+	byID    map[session.ID]*virtual
+}
+
+func newSessionTable(backend front.Sessions) *sessionTable {
+	return &sessionTable{backend: backend, byID: map[session.ID]*virtual{}}
+}
+
+// virtual is the connection of a session. What the core says comes on the core's goroutine, so mu is never held for long.
+type virtual struct {
+	backend front.Sessions
+	bind    session.Bind
+	conn    session.Conn
+	forget  *time.Timer
+
+	mu   sync.Mutex
+	book lockBook
+	// seals and fences are what the leader asks, and has told, of the session's groups: the latest of each.
+	seals  map[string]isotone.Timestamp
+	fences map[string]frontier.Report
+	// over is why nothing more is asked; nil: it is not over. ended is closed then.
+	over  error
+	ended chan struct{}
+	// news is closed, and replaced, when there is something new in seals or fences.
+	news chan struct{}
+}
+
+// find returns the connection of a session, or why there is none.
+func (t *sessionTable) find(id session.ID) (*virtual, error) {
+	t.mu.Lock()
+	v := t.byID[id]
+	t.mu.Unlock()
+	if v == nil {
+		return nil, errNotBound
+	}
+	if err := v.isOver(); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// put asks what a session holds, for the groups in which it writes, over its connection. If there is none it begins one by b. then is called as ask says. A session that has ended lately is
+// not begun again.
+func (t *sessionTable) put(b session.Bind, groups []string, then func(v *virtual, r *front.SessionRequest, err error)) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v, r := t.byID[b.ID], &front.SessionRequest{Request: session.Request{Show: true, Join: groups}}
+	over := error(errNotBound)
+	if v != nil {
+		over = v.isOver()
+	}
+	switch {
+	case errors.Is(over, isotone.ErrSessionExpired):
+		return over
+	case over == nil && (b.TTL != v.bind.TTL || b.Linger != v.bind.Linger):
+		return isotone.Errorf(isotone.CodeInvalidArgument, "the session has ttl=%v and linger=%v, which are fixed for its life", v.bind.TTL, v.bind.Linger)
+	case over == nil:
+	case v == nil && len(t.byID) >= virtualMax:
+		return errVirtualMax
+	default:
+		if v != nil {
+			v.forget.Stop()
+		}
+		v = t.open(b)
+		r = &front.SessionRequest{Request: session.Request{Bind: &b}}
+		for _, group := range groups {
+			r.Bind.Reports = append(r.Bind.Reports, frontier.Report{Group: group, Low: isotone.Timestamp{Index: 1}}) // no stamps
+		}
+	}
+	return v.ask(r, func(err error) { then(v, r, err) })
+}
+
+// open adds a connection, for those who have mu.
+func (t *sessionTable) open(b session.Bind) *virtual {
+	v := &virtual{
+		backend: t.backend, bind: b, book: newLockBook(), seals: map[string]isotone.Timestamp{}, fences: map[string]frontier.Report{},
+		ended: make(chan struct{}), news: make(chan struct{}),
+	}
+	v.conn = t.backend.OpenSession(v.tell)
+	v.forget = time.AfterFunc(v.patience(), func() { t.drop(v) })
+	t.byID[b.ID] = v
+	return v
+}
+
+// drop forgets a connection.
+func (t *sessionTable) drop(v *virtual) {
+	t.mu.Lock()
+	if t.byID[v.bind.ID] == v {
+		delete(t.byID, v.bind.ID)
+	}
+	t.mu.Unlock()
+	v.end(errNotBound)
+}
+
+func (v *virtual) patience() time.Duration { return forgetAfter*v.bind.TTL + time.Second }
+
+func (v *virtual) isOver() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.over
+}
+
+// end closes the connection.
+func (v *virtual) end(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.finish(err)
+}
+
+// finish is end for those who have mu.
+func (v *virtual) finish(err error) {
+	if v.over != nil {
+		return
+	}
+	v.over = err
+	v.book.close(err)
+	v.backend.CloseSession(v.conn)
+	close(v.ended)
+}
+
+// ask has the leader asked over the connection. then is called with mu held, on the core's goroutine, once it has answered or the error is set; it is not called after an error of ask.
+func (v *virtual) ask(q *front.SessionRequest, then func(err error)) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.send(q, then)
+}
+
+// send is ask for those who have mu.
+func (v *virtual) send(q *front.SessionRequest, then func(err error)) error {
+	if v.over != nil {
+		return v.over
+	}
+	v.forget.Reset(v.patience())
+	q.Conn = v.conn
+	q.Done = func(q *front.SessionRequest) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		then(q.Err)
+		if end := endOf(q); end != nil {
+			v.finish(end)
+		}
+	}
+	v.backend.AskSession(q)
+	return nil
+}
+
+// endOf returns why a connection is of no more use after an answer, or nil.
+func endOf(q *front.SessionRequest) error {
+	if q.Err == nil {
+		return nil
+	}
+	switch code := front.ErrorOf(q.Err).Code; {
+	case code == isotone.CodeSessionExpired:
+		return errEnded
+	case code == isotone.CodeNotBound, code == isotone.CodeNotLeader, code == isotone.CodeNoLeader, code == isotone.CodeInvalidArgument && q.Bind != nil:
+		return errNotBound
+	}
+	return nil // others may have had effect
+}
+
+// tell is called with each message to the session.
+func (v *virtual) tell(m session.Message) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.over != nil {
+		return
+	}
+	switch m.Kind {
+	case session.MessageExpired:
+		v.finish(errEnded)
+	case session.MessageSuperseded:
+		v.finish(errNotBound)
+	case session.MessageSeal:
+		v.seals[m.Group] = m.Through
+		v.hasNews()
+	case session.MessageFenced:
+		v.fences[m.Group] = frontier.Report{Group: m.Group, Low: m.Low, High: m.Through}
+		v.hasNews()
+	case session.MessageQueued:
+		v.book.queued(m.Name, m.Ticket)
+	case session.MessageGranted:
+		if v.book.granted(m.Name, m.Token) {
+			v.giveBack(m.Name, m.Token)
+		}
+	case session.MessageReleased:
+		v.book.released(m.Name, m.Token)
+	}
+}
+
+func (v *virtual) hasNews() {
+	close(v.news)
+	v.news = make(chan struct{})
+}
+
+// newsNow returns the news, and what is closed when there are more.
+func (v *virtual) newsNow() (httpapi.SessionNews, <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.tellNews(), v.news
+}
+
+// tellNews is newsNow for those who have mu.
+func (v *virtual) tellNews() (n httpapi.SessionNews) {
+	for _, group := range slices.Sorted(maps.Keys(v.seals)) {
+		n.Seals = append(n.Seals, httpapi.GroupSeal{Group: group, Through: v.seals[group].String()})
+	}
+	for _, group := range slices.Sorted(maps.Keys(v.fences)) {
+		f := v.fences[group]
+		n.Fenced = append(n.Fenced, httpapi.GroupFence{Group: group, Low: f.Low.String(), Through: f.High.String()})
+	}
+	return n
+}
+
+// sealed forgets a seal that the client says is done.
+func (v *virtual) sealed(group string, through isotone.Timestamp) {
+	if s, asked := v.seals[group]; asked && !through.Before(s) {
+		delete(v.seals, group)
+	}
+}
+
+// begin has a request for a lock wait.
+func (v *virtual) begin(q *session.LockRequest) (*lockWait, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.over != nil {
+		return nil, v.over
+	}
+	if v.book.waits >= sessionWaitsMax {
+		return nil, errWaitsMax
+	}
+	w := v.book.begin(q.Name)
+	if q.Op == session.LockTry && len(v.book.waiting[q.Name]) > 1 { // the session itself waits for it
+		w.locked, w.alive = true, true
+		w.signal()
+		return w, nil
+	}
+	return w, v.acquire(w, q)
+}
+
+// acquire asks for a lock.
+func (v *virtual) acquire(w *lockWait, q *session.LockRequest) error {
+	r := &front.SessionRequest{Request: session.Request{Lock: q}}
+	return v.send(r, func(err error) {
+		if errors.Is(err, isotone.ErrLocked) {
+			w.locked, w.alive = true, true
+			w.signal()
+			return
+		}
+		if token, unwanted := v.book.answered(w, r.Reply.Holds, err); unwanted {
+			v.giveBack(w.name, token)
+		}
+	})
+}
+
+// giveBack releases a lock of which nobody was told.
+func (v *virtual) giveBack(name string, token isotone.Timestamp64) {
+	v.request(v.book.give(name, token, false))
+}
+
+// request asks for a release, or to wait no longer.
+func (v *virtual) request(q *session.LockRequest) {
+	r := &front.SessionRequest{Request: session.Request{Lock: q}}
+	_ = v.send(r, func(err error) { // if the connection is over, so is the wait
+		if q.Op == session.LockRelease {
+			v.book.releaseAnswered(q.Name, q.Token, err)
+		}
+	})
+}
+
+// leave ends a request for a lock whose client is not told of a token.
+func (v *virtual) leave(w *lockWait) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if q := v.book.leave(w); q != nil && v.over == nil {
+		v.request(q)
+	}
+}
+
+// release releases a lock. It returns nil if the session does not hold it with the token.
+func (v *virtual) release(name string, token isotone.Timestamp64) (*giving, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.over != nil {
+		return nil, v.over
+	}
+	q := v.book.release(name, token)
+	if q == nil {
+		return nil, isotone.Errorf(isotone.CodeNotHeld, "the session does not hold the lock %.100q with that token", name)
+	}
+	g := v.book.giving[token]
+	v.request(q)
+	return g, nil
+}
