@@ -320,7 +320,7 @@ func (m *Member) startFronts(s *config.Settings, so Sockets, f memberFiles, metr
 		version: o.Version,
 		server:  m.Node,
 		web: web.Config{
-			Backend: m.Node, IDs: m.Node.IDs(-1), Clock: m.Node.Clock(), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.Node, Carrier: m.Node,
+			Backend: m.Node, IDs: m.Node.IDs(-1), Clock: m.Node.Clock(), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.Node, Carrier: m.Node, Sessions: m.Node.Sessions(),
 			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.Node, Timelines: m.Node, Security: func() any { return tellOperator(s, f) }, Raised: web.FloorRaised, RaisedTimelines: web.TimelinesRaised}).Serve,
 			Mode: s.ReadMode, TLS: secure, Access: f.users,
 			Limits: web.Limits{ConnectionsMax: limits.client}, Observe: metrics.ObserveRequest, Log: log,

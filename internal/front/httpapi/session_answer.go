@@ -138,3 +138,18 @@ func JSONBody(answer any) []byte {
 	}
 	return body
 }
+
+// SessionEnded answers the end of a session, LockReleased the release of a lock.
+type (
+	SessionEnded struct {
+		Session string `json:"session"`
+	}
+	LockReleased struct {
+		Name string `json:"name"`
+	}
+)
+
+// LockFree is the event that nobody holds a lock.
+type LockFree struct {
+	Name string `json:"name"`
+}

@@ -61,8 +61,11 @@ type handler struct {
 	largeIDs atomic.Int64
 	// clockWaits counts the requests that wait for the cluster clock.
 	clockWaits atomic.Int64
-	stopping   chan struct{} // closed by endWaits
-	endWaits   func()        // may be called again
+	// sessions is nil if there are none. sessionsWaiting counts the requests and streams that wait for locks and frontiers.
+	sessions        *sessionTable
+	sessionsWaiting atomic.Int64
+	stopping        chan struct{} // closed by endWaits
+	endWaits        func()        // may be called again
 }
 
 // clusterField is the header field with the cluster's ID.
@@ -93,6 +96,9 @@ func newHandler(cfg Config) *handler {
 	h.endWaits = sync.OnceFunc(func() { close(h.stopping) })
 	h.stampers.New = func() any { return front.NewStamper(cfg.Clock) }
 	h.grpc = newGRPC(h, &cfg)
+	if cfg.Sessions != nil {
+		h.sessions = newSessionTable(cfg.Sessions)
+	}
 	if cfg.Drain != nil {
 		h.drain = drainHandler(cfg.Drain)
 	}

@@ -39,8 +39,14 @@ type lockWait struct {
 type giving struct {
 	// byClient says that the client has asked for it.
 	byClient bool
-	err      error
-	done     chan struct{} // closed at its end
+	done     chan error // gets how it ended; has a buffer of one
+}
+
+// lockEnd is how a request for a lock has ended. Token is 0 if the lock is refused, and ticket the place that it had in the queue then.
+type lockEnd struct {
+	token  isotone.Timestamp64
+	ticket isotone.Timestamp
+	err    error
 }
 
 func newLockBook() lockBook {
@@ -157,7 +163,7 @@ func (b *lockBook) release(name string, token isotone.Timestamp64) *session.Lock
 // give begins a release.
 func (b *lockBook) give(name string, token isotone.Timestamp64, byClient bool) *session.LockRequest {
 	delete(b.told, name)
-	b.giving[token] = &giving{byClient: byClient, done: make(chan struct{})}
+	b.giving[token] = &giving{byClient: byClient, done: make(chan error, 1)}
 	for _, w := range b.waiting[name] {
 		if w.token == token {
 			w.token, w.again = 0, true
@@ -189,9 +195,8 @@ func (b *lockBook) released(name string, token isotone.Timestamp64) {
 
 func (b *lockBook) end(token isotone.Timestamp64, err error) {
 	if g := b.giving[token]; g != nil {
-		g.err = err
 		delete(b.giving, token)
-		close(g.done)
+		g.done <- err
 	}
 }
 

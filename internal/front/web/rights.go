@@ -46,6 +46,7 @@ var rows = []row{
 	{Right: Right{Path: httpapi.OraclePath, Needs: access.Timestamps}, answer: (*handler).oracle, reads: true, noHead: true},
 	{Right: Right{Path: httpapi.IntervalPath, Needs: access.Timestamps, Clock: true}, answer: (*handler).interval, reads: true, noHead: true},
 	{Right: Right{Path: httpapi.IDsPath, Needs: access.IDs}, answer: (*handler).snowflake, has: hasIDs, reads: true, noHead: true},
+	{Right: Right{Path: httpapi.LockListPath, Needs: access.Locks}, answer: (*handler).serveLocks},
 	{Right: Right{Path: grpc.PathTimestampsGet, Needs: access.Timestamps}, answer: (*handler).serveGRPC},
 	{Right: Right{Path: grpc.PathTimestampsStream, Needs: access.Timestamps}, answer: (*handler).serveGRPC},
 	{Right: Right{Path: grpc.PathIDsGet, Needs: access.IDs}, answer: (*handler).serveGRPC, has: hasIDs},
@@ -72,6 +73,9 @@ var rows = []row{
 	{Right: Right{Path: "/ready/ids"}, answer: (*handler).readyIDs, has: hasIDs, reads: true, exempt: true},
 	{Right: Right{Path: "/livez"}, answer: (*handler).livez, reads: true, exempt: true},
 	{Right: Right{Path: "/readyz"}, answer: (*handler).readyz, reads: true, exempt: true},
+	{Right: Right{Path: httpapi.SessionsPath, Needs: access.Locks, Or: access.Frontier}, answer: (*handler).serveSession},
+	{Right: Right{Path: httpapi.LocksPath, Needs: access.Locks}, answer: (*handler).serveLock},
+	{Right: Right{Path: httpapi.FrontierPath, Needs: access.Frontier}, answer: (*handler).serveFrontier},
 	{Right: Right{Path: "/live/", Needs: access.Live}, answer: (*handler).serveLive, has: hasLive},
 	{Right: Right{Path: adminPrefix, Needs: access.Admin}, answer: (*handler).serveAdmin, has: hasAdmin, exempt: true},
 	// The port for operators serves profiles; see Authorize.

@@ -306,15 +306,6 @@ func (v *virtual) request(q *session.LockRequest) {
 	})
 }
 
-// leave ends a request for a lock whose client is not told of a token.
-func (v *virtual) leave(w *lockWait) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if q := v.book.leave(w); q != nil && v.over == nil {
-		v.request(q)
-	}
-}
-
 // release releases a lock. It returns nil if the session does not hold it with the token.
 func (v *virtual) release(name string, token isotone.Timestamp64) (*giving, error) {
 	v.mu.Lock()
@@ -329,4 +320,61 @@ func (v *virtual) release(name string, token isotone.Timestamp64) (*giving, erro
 	g := v.book.giving[token]
 	v.request(q)
 	return g, nil
+}
+
+// look looks at what has happened to a request for a lock, and reports whether it has ended.
+func (v *virtual) look(w *lockWait, q *session.LockRequest) (end lockEnd, ended bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.lookAt(w, q)
+}
+
+// lookAt is look for those who have mu.
+func (v *virtual) lookAt(w *lockWait, q *session.LockRequest) (end lockEnd, ended bool) {
+	switch {
+	case w.err != nil, w.locked:
+		v.quit(w)
+		return lockEnd{err: w.err}, true
+	case w.again:
+		w.again = false
+		if w.err = v.acquire(w, q); w.err != nil {
+			v.quit(w)
+			return lockEnd{err: w.err}, true
+		}
+	}
+	return lockEnd{token: w.token}, v.book.tell(w)
+}
+
+// leave ends a request for a lock whose client, if it is still there, is told of how it ended by now. Without waits it was not to wait for the lock.
+func (v *virtual) leave(w *lockWait, there, waits bool) lockEnd {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if there && !w.again {
+		if end, ended := v.lookAt(w, nil); ended {
+			return end
+		}
+	}
+	v.quit(w)
+	if !w.alive || !waits {
+		return lockEnd{err: errNotSaid}
+	}
+	return lockEnd{ticket: w.ticket}
+}
+
+// quit ends a request for a lock whose client is not told of a token.
+func (v *virtual) quit(w *lockWait) {
+	if q := v.book.leave(w); q != nil && v.over == nil {
+		v.request(q)
+	}
+}
+
+// keep keeps the session alive, asked at a time that is told once that is confirmed. It reports whether the leader is asked.
+func (v *virtual) keep(at time.Duration, kept chan<- time.Duration) bool {
+	err := v.ask(&front.SessionRequest{}, func(err error) {
+		if err != nil {
+			at = 0
+		}
+		kept <- at
+	})
+	return err == nil
 }
