@@ -192,3 +192,39 @@ func TestTable_Blockers(t *testing.T) {
 		t.Errorf("groups: %q", got)
 	}
 }
+
+// TestJoin_AddsGroupsAndChangesNoOther.
+func TestJoin_AddsGroupsAndChangesNoOther(t *testing.T) {
+	l := table()
+	if err := l.Bind(1, []frontier.Report{{Group: "a", Low: at(1)}}); err != nil {
+		t.Fatal(err)
+	}
+	l.Sealed("a", at(99))
+	l.Take(1, "a", at(100), at(105))
+	l.Advance(time.Second, at(106))
+	for range 2 {
+		if err := l.Join(1, []string{"a", "b"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f := l.Frontier("a"); f != at(99) {
+		t.Errorf("with stamps from %v on outstanding, the frontier is %v", at(100), f)
+	}
+	if !l.Take(1, "b", at(106), at(106)) {
+		t.Error("the session has not joined")
+	}
+	l.Sealed("b", at(99))
+	l.Advance(time.Second, at(107))
+	if f := l.Frontier("b"); f != at(105) {
+		t.Errorf("with stamp %v outstanding, the frontier is %v", at(106), f)
+	}
+	many := make([]string, frontier.SessionGroupsMax)
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	for what, groups := range map[string][]string{"too many": many, "no name": {""}} {
+		if err := l.Join(1, groups); !errors.Is(err, isotone.ErrInvalidArgument) || l.Has(1, groups[0]) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

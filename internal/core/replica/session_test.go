@@ -191,3 +191,51 @@ func TestSessions_RefuseStampsThatNobodyRegisters(t *testing.T) {
 		}
 	}
 }
+
+// A session is ended by whoever has its ID, over any connection, and by a leader that has not bound it.
+func TestSessions_AreEndedByTheirIDs(t *testing.T) {
+	c, l, _ := locking(t)
+	end, token := c.says(l, 77, session.Request{End: 1})
+	c.settle()
+	c.tick(1)
+	if got := l.outcome(token); got != "ok" || end.Outcome != session.Expired {
+		t.Errorf("%q, %+v", got, end)
+	}
+	told := slices.ContainsFunc(l.told, func(m session.Message) bool { return m.Conn == 1 && m.Kind == session.MessageExpired })
+	if h, held := l.Holder("x"); held || !told {
+		t.Errorf("%+v holds the lock; the session was told: %v", h, told)
+	}
+	if _, token = c.says(l, 77, session.Request{End: 1}); l.outcome(token) != "ok" {
+		t.Errorf("again: %q", l.outcome(token))
+	}
+	c.locks(l, 2, session.LockAcquire, 0)
+	l.down = true
+	next := c.leader(l)
+	c.tick(20)
+	c.says(next, 77, session.Request{End: 2})
+	c.settle()
+	c.tick(1)
+	if h, held := next.Holder("x"); held {
+		t.Errorf("%+v holds the lock", h)
+	}
+}
+
+func TestSessions_ShowWhatTheyHold(t *testing.T) {
+	c, l, token := locking(t)
+	shown, _ := c.says(l, 1, session.Request{Show: true, Join: []string{"orders"}})
+	c.settle()
+	if len(shown.Holds) != 1 || shown.Holds[0] != (session.Hold{Name: "x", Token: token}) || len(shown.Frontiers) != 1 || shown.Frontiers[0].Group != "orders" {
+		t.Errorf("%+v", shown)
+	}
+	_, taken := c.says(l, 1, session.Request{Group: "orders"}, 1)
+	c.settle()
+	if got := l.outcome(taken); got != "ok" {
+		t.Errorf("a stamp of a group that was joined: %q", got)
+	}
+	l.told = nil
+	releasing, _ := c.says(l, 1, session.Request{Lock: &session.LockRequest{Op: session.LockRelease, Name: "x", Token: token}, Show: true})
+	c.settle()
+	if len(releasing.Holds) != 0 {
+		t.Errorf("a lock that is being released is shown: %+v", releasing)
+	}
+}
