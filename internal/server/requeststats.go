@@ -7,6 +7,7 @@ import (
 
 	"github.com/isotone/isotone/internal/front/grpc"
 	"github.com/isotone/isotone/internal/front/stats"
+	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/trace"
 )
@@ -38,7 +39,7 @@ func (s *requestStats) wrap(e *trace.Exporter) func(http.Handler) http.Handler {
 
 // isStream reports whether r is for a stream, which lasts as long as its client likes.
 func isStream(r *http.Request) bool {
-	return grpc.IsStream(r.URL.Path) || strings.HasPrefix(r.URL.Path, "/live/") && strings.HasSuffix(r.URL.Path, "/stream")
+	return grpc.IsStream(r.URL.Path) || strings.HasPrefix(r.URL.Path, "/live/") && strings.HasSuffix(r.URL.Path, "/stream") || web.IsEventStream(r)
 }
 
 // fastPath is http1.Config.Stats.

@@ -109,9 +109,20 @@ func (h *handler) span(r *http.Request, out *writer, began time.Time, c trace.Co
 		route = h.options.Route(r.URL.Path)
 	}
 	return RequestSpan(Record{
-		Time: time.Now(), Protocol: Protocol(r), Method: clip(r.Method, methodLogMax), Path: clip(r.URL.Path, pathLogMax),
+		Time: time.Now(), Protocol: Protocol(r), Method: clip(r.Method, methodLogMax), Path: clip(logged(r.URL.Path), pathLogMax),
 		Status: out.status, Code: out.codeOf(),
 	}, route, began, c, parent)
+}
+
+// sessionsPath is what the ID of a session follows in a path.
+const sessionsPath = "/sessions/"
+
+// logged returns a path as logs and spans have it. The ID of a session is a secret: whoever has it speaks for the session.
+func logged(path string) string {
+	if strings.HasPrefix(path, sessionsPath) {
+		return sessionsPath
+	}
+	return path
 }
 
 // measure measures one request to next. span is its span, nil unless it is traced.
@@ -145,7 +156,7 @@ func (h *handler) measure(w http.ResponseWriter, r *http.Request, span *trace.Co
 		}
 		h.options.Recorder.Observe(Record{
 			Time: time.Now(), ID: t.ID, Trace: t.Trace.ID,
-			Protocol: Protocol(r), Method: clip(r.Method, methodLogMax), Path: clip(r.URL.Path, pathLogMax),
+			Protocol: Protocol(r), Method: clip(r.Method, methodLogMax), Path: clip(logged(r.URL.Path), pathLogMax),
 			Status: out.status, Code: out.codeOf(), Section: section,
 		})
 	}()

@@ -29,6 +29,12 @@ func acceptsEvents(r *http.Request) bool {
 	return strings.Contains(strings.Join(r.Header["Accept"], ","), httpapi.ContentTypeEvents)
 }
 
+// IsEventStream reports whether a request about sessions, locks or frontiers is answered with a stream.
+func IsEventStream(r *http.Request) bool {
+	is := func(prefix string) bool { return strings.HasPrefix(r.URL.Path, prefix) }
+	return r.Method == http.MethodGet && (is(httpapi.SessionsPath) || (is(httpapi.LocksPath) || is(httpapi.FrontierPath)) && acceptsEvents(r))
+}
+
 // serveEvents answers with a stream, and returns the code for Observe. An error before the first event is answered as any other; a later one is the last event.
 func (h *handler) serveEvents(w http.ResponseWriter, c *sessionCall, stream func(*handler, *sessionCall, *eventStream) error) string {
 	s := sessionOf(c.Context())

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -65,14 +66,12 @@ func (h *handler) postFrontier(c *sessionCall) (any, error) { return frontierOps
 // takeStamps answers with stamps for writes in a group.
 func (h *handler) takeStamps(c *sessionCall) (any, error) {
 	r := &front.SessionRequest{Request: session.Request{Group: c.name, Ahead: c.Ahead}, Count: c.Count, U64: c.U64}
-	var a httpapi.StampsAnswer
-	err := h.say(c, r, func(*virtual) {
-		if a = httpapi.StampsOf(c.name, r.Range, c.U64); c.Ahead {
-			a.Bound = r.Reply.Bound.String()
-		}
-	})
-	if err != nil {
+	if _, err := h.say(c, r); err != nil {
 		return nil, err
+	}
+	a := httpapi.StampsOf(c.name, r.Range, c.U64)
+	if c.Ahead {
+		a.Bound = r.Reply.Bound.String()
 	}
 	return a, nil
 }
@@ -88,17 +87,14 @@ func (h *handler) sayOfStamps(c *sessionCall) (any, error) {
 	case "sealed":
 		r.Sealed = said
 	}
-	var a httpapi.SessionNews
-	err := h.say(c, r, func(v *virtual) {
-		if c.op == "sealed" {
-			v.sealed(c.name, c.Stamp)
-		}
-		a = v.tellNews()
-	})
+	v, err := h.say(c, r)
 	if err != nil {
 		return nil, err
 	}
-	return a, nil
+	if c.op == "sealed" {
+		v.sealed(c.name, c.Stamp)
+	}
+	return newsOf(v), nil
 }
 
 // getFrontier tells the frontier of a group, once it is at c.Min if it waits.
@@ -122,7 +118,7 @@ func (h *handler) streamFrontier(c *sessionCall, s *eventStream) error {
 			err = s.comment()
 		} else {
 			err = s.send("frontier", httpapi.FrontierAnswer{Group: c.name, Frontier: seen.Frontier.String()})
-			w.At = isotone.Timestamp{Time: seen.Frontier.Time, Index: seen.Frontier.Index + 1}
+			w.At = above(seen.Frontier)
 		}
 		if err == nil {
 			err = s.pause(frontierInterval)
@@ -132,4 +128,12 @@ func (h *handler) streamFrontier(c *sessionCall, s *eventStream) error {
 		}
 		wait = eventsPause
 	}
+}
+
+// above returns the smallest timestamp above t, which is not the last one.
+func above(t isotone.Timestamp) isotone.Timestamp {
+	if t.Index == math.MaxUint64 {
+		return isotone.Timestamp{Time: t.Time + 1}
+	}
+	return isotone.Timestamp{Time: t.Time, Index: t.Index + 1}
 }

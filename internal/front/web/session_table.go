@@ -80,7 +80,7 @@ func (t *sessionTable) find(id session.ID) (*virtual, error) {
 
 // put asks what a session holds, for the groups in which it writes, over its connection. If there is none it begins one by b. then is called as ask says. A session that has ended lately is
 // not begun again.
-func (t *sessionTable) put(b session.Bind, groups []string, then func(v *virtual, r *front.SessionRequest, err error)) error {
+func (t *sessionTable) put(b session.Bind, groups []string, then func(v *virtual, r *front.SessionRequest, err error)) (*virtual, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v, r := t.byID[b.ID], &front.SessionRequest{Request: session.Request{Show: true, Join: groups}}
@@ -90,12 +90,12 @@ func (t *sessionTable) put(b session.Bind, groups []string, then func(v *virtual
 	}
 	switch {
 	case errors.Is(over, isotone.ErrSessionExpired):
-		return over
+		return nil, over
 	case over == nil && (b.TTL != v.bind.TTL || b.Linger != v.bind.Linger):
-		return isotone.Errorf(isotone.CodeInvalidArgument, "the session has ttl=%v and linger=%v, which are fixed for its life", v.bind.TTL, v.bind.Linger)
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "the session has ttl=%v and linger=%v, which are fixed for its life", v.bind.TTL, v.bind.Linger)
 	case over == nil:
 	case v == nil && len(t.byID) >= virtualMax:
-		return errVirtualMax
+		return nil, errVirtualMax
 	default:
 		if v != nil {
 			v.forget.Stop()
@@ -106,7 +106,7 @@ func (t *sessionTable) put(b session.Bind, groups []string, then func(v *virtual
 			r.Bind.Reports = append(r.Bind.Reports, frontier.Report{Group: group, Low: isotone.Timestamp{Index: 1}}) // no stamps
 		}
 	}
-	return v.ask(r, func(err error) { then(v, r, err) })
+	return v, v.ask(r, func(err error) { then(v, r, err) })
 }
 
 // open adds a connection, for those who have mu.
@@ -232,14 +232,9 @@ func (v *virtual) hasNews() {
 }
 
 // newsNow returns the news, and what is closed when there are more.
-func (v *virtual) newsNow() (httpapi.SessionNews, <-chan struct{}) {
+func (v *virtual) newsNow() (n httpapi.SessionNews, more <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.tellNews(), v.news
-}
-
-// tellNews is newsNow for those who have mu.
-func (v *virtual) tellNews() (n httpapi.SessionNews) {
 	for _, group := range slices.Sorted(maps.Keys(v.seals)) {
 		n.Seals = append(n.Seals, httpapi.GroupSeal{Group: group, Through: v.seals[group].String()})
 	}
@@ -247,11 +242,19 @@ func (v *virtual) tellNews() (n httpapi.SessionNews) {
 		f := v.fences[group]
 		n.Fenced = append(n.Fenced, httpapi.GroupFence{Group: group, Low: f.Low.String(), Through: f.High.String()})
 	}
+	return n, v.news
+}
+
+// newsOf returns the news of a session.
+func newsOf(v *virtual) httpapi.SessionNews {
+	n, _ := v.newsNow()
 	return n
 }
 
 // sealed forgets a seal that the client says is done.
 func (v *virtual) sealed(group string, through isotone.Timestamp) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if s, asked := v.seals[group]; asked && !through.Before(s) {
 		delete(v.seals, group)
 	}

@@ -180,17 +180,12 @@ func (h *handler) keepSession(c *sessionCall) (any, error) {
 	if b.Epoch == 0 {
 		b.Epoch = uint32(c.began.Unix())
 	}
-	a := &httpapi.SessionAnswer{Session: sessionText(c.Session), ValidFor: c.TTL.Milliseconds()}
+	var holds []session.Hold
+	var frontiers []session.GroupStamp
 	answered := make(chan error, 1)
-	err := h.sessions.put(b, c.Groups, func(v *virtual, r *front.SessionRequest, err error) {
+	v, err := h.sessions.put(b, c.Groups, func(v *virtual, r *front.SessionRequest, err error) {
 		if err == nil {
-			a.Holds, a.SessionNews = httpapi.HeldLocks(v.book.shown(r.Reply.Holds)), v.tellNews()
-			for _, f := range r.Reply.Frontiers {
-				if a.Frontiers == nil {
-					a.Frontiers = map[string]string{}
-				}
-				a.Frontiers[f.Group] = f.Stamp.String()
-			}
+			holds, frontiers = v.book.shown(r.Reply.Holds), r.Reply.Frontiers
 		}
 		answered <- err
 	})
@@ -199,6 +194,13 @@ func (h *handler) keepSession(c *sessionCall) (any, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	a := httpapi.SessionAnswer{Session: sessionText(c.Session), ValidFor: c.TTL.Milliseconds(), Holds: httpapi.HeldLocks(holds), SessionNews: newsOf(v)}
+	if len(frontiers) > 0 {
+		a.Frontiers = map[string]string{}
+		for _, f := range frontiers {
+			a.Frontiers[f.Group] = f.Stamp.String()
+		}
 	}
 	return a, nil
 }
@@ -221,23 +223,17 @@ func (h *handler) deleteSession(c *sessionCall) (any, error) {
 	return httpapi.SessionEnded{Session: sessionText(c.Session)}, nil
 }
 
-// say says something over the connection of the session of a request, and keeps that alive.
-func (h *handler) say(c *sessionCall, r *front.SessionRequest, then func(*virtual)) error {
+// say says something over the connection of the session of a request, which keeps that alive.
+func (h *handler) say(c *sessionCall, r *front.SessionRequest) (*virtual, error) {
 	v, err := h.sessions.find(c.Session)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	answered := make(chan error, 1)
-	err = v.ask(r, func(err error) {
-		if err == nil {
-			then(v)
-		}
-		answered <- err
-	})
-	if err == nil {
-		err = h.awaitSession(c.Context(), answered)
+	if err := v.ask(r, func(err error) { answered <- err }); err != nil {
+		return nil, err
 	}
-	return err
+	return v, h.awaitSession(c.Context(), answered)
 }
 
 // watch waits for what w asks the core for, for as long as the client does and c.Wait. done reports whether the answer is what it waits for.
