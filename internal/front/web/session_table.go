@@ -54,7 +54,7 @@ type virtual struct {
 
 	mu   sync.Mutex
 	book lockBook
-	// seals and fences are what the leader asks, and has told, of the session's groups: the latest of each.
+	// seals are the latest that the leader asks for in the session's groups. fences has from the first to the last stamp that it has fenced.
 	seals  map[string]isotone.Timestamp
 	fences map[string]frontier.Report
 	// over is why nothing more is asked; nil: it is not over. ended is closed then.
@@ -213,7 +213,11 @@ func (v *virtual) tell(m session.Message) {
 		v.seals[m.Group] = m.Through
 		v.hasNews()
 	case session.MessageFenced:
-		v.fences[m.Group] = frontier.Report{Group: m.Group, Low: m.Low, High: m.Through}
+		low := m.Low
+		if f, before := v.fences[m.Group]; before { // what lies between is decided
+			low = f.Low
+		}
+		v.fences[m.Group] = frontier.Report{Group: m.Group, Low: low, High: m.Through}
 		v.hasNews()
 	case session.MessageQueued:
 		v.book.queued(m.Name, m.Ticket)
