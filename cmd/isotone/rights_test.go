@@ -58,6 +58,11 @@ func rightsTable() string {
 		row := by[need(r.Needs, r.Any)]
 		row[0] = append(row[0], path)
 		by[need(r.Needs, r.Any)] = row
+		if r.Or == access.Frontier {
+			row := by[need(r.Or, false)]
+			row[0] = append(row[0], path)
+			by[need(r.Or, false)] = row
+		}
 	}
 	for _, r := range resp.Rights() {
 		row := by[need(r.Needs, r.Any)]

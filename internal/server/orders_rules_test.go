@@ -19,7 +19,7 @@ import (
 var ofOrders = map[string][]string{
 	"issues timestamps": {"/timestamp", "/oracle", grpc.PathTimestampsGet, grpc.PathTimestampsStream, "TS", "TS64", "TSIN", "TS64IN", "ORACLE"},
 	"the cluster clock": {"/interval", grpc.PathIntervalGet, grpc.PathIntervalStamp, grpc.PathIntervalWait, "INTERVAL"},
-	"sessions":          {"SESSION", "LOCK", "FRONTIER"},
+	"sessions":          {"/sessions/", "/locks", "/locks/", "/frontier/", "SESSION", "LOCK", "FRONTIER"},
 	"changes timelines": {"/admin/timelines"},
 	"no order": {
 		"/api/snowflake", grpc.PathIDsGet, grpc.PathHealthCheck, grpc.PathHealthWatch, grpc.PathReflection, grpc.PathReflectionAlpha, "/state", "/metrics", "/members", "/membership",

@@ -68,7 +68,7 @@ client:                         . snowflake internal/reply internal/core/interva
 internal/front/head:
 internal/front:                 . snowflake internal/core/interval internal/core/timeline internal/core/session internal/host/trace
 internal/front/gate:            internal/host/loop
-internal/front/httpapi:         . snowflake internal/core/interval internal/core/timeline internal/front
+internal/front/httpapi:         . snowflake internal/core/interval internal/core/timeline internal/core/session internal/front
 internal/front/admin:           . internal/auth/address internal/front internal/front/httpapi
 internal/front/requestid:
 internal/front/stats:           . internal/host/trace internal/front/requestid ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
@@ -77,7 +77,7 @@ internal/front/resp:            . snowflake internal/core/interval internal/core
 internal/front/grpc:            . snowflake internal/core/interval internal/core/timeline internal/auth/access internal/host/trace internal/front internal/front/httpapi ; google.golang.org/protobuf
 internal/front/pd:              . internal/auth/access internal/front internal/front/grpc internal/front/httpapi ; google.golang.org/protobuf
 internal/front/http2:           . internal/auth/access internal/host/loop internal/front internal/front/grpc internal/front/http1 ; golang.org/x/net
-internal/front/web:             . snowflake internal/core/interval internal/auth/access internal/host/listen internal/host/trace internal/front internal/front/grpc internal/front/httpapi internal/front/stats internal/front/requestid ; github.com/quic-go/quic-go
+internal/front/web:             . snowflake internal/core/interval internal/core/session internal/core/frontier internal/auth/access internal/host/listen internal/host/trace internal/front internal/front/grpc internal/front/httpapi internal/front/stats internal/front/requestid ; github.com/quic-go/quic-go
 internal/front/thriftrpc:       . snowflake internal/auth/access internal/host/listen internal/front ; github.com/apache/thrift
 
 internal/node:                  . snowflake disruptor internal/host/steady internal/core/interval internal/core/timeline internal/core/session internal/core/oracle internal/core/replica internal/core/wire internal/host/storage internal/host/backup internal/auth/access internal/auth/certname internal/auth/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys

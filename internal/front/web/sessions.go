@@ -12,7 +12,6 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/auth/access"
-	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/session"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
@@ -139,7 +138,7 @@ func (h *handler) leaderOr(err error) error {
 	case s.Leader == 0 || s.LeaderAddr == "":
 		return isotone.ErrNoLeader
 	}
-	e := isotone.Errorf(isotone.CodeNotLeader, "node %d leads; ask %s", oracle.NodeOf(s.Leader), s.LeaderAddr)
+	e := isotone.Errorf(isotone.CodeNotLeader, "node %d leads; ask %s", s.Leader, s.LeaderAddr)
 	e.Leader = s.LeaderAddr
 	return e
 }
