@@ -88,6 +88,17 @@ func (a *sessionUser) wants(what string, t told, code string) told {
 	return t
 }
 
+// waitsFor returns once a request of the session waits for a lock: then all further ones have its place.
+func (a *sessionUser) waitsFor(lock string) {
+	a.Helper()
+	ticket := ""
+	await.Until(a.T, "the lock is waited for", func() bool {
+		before := ticket
+		ticket = a.asks("PUT", "/locks/"+lock+"?session=ID&wait=1ms").Ticket
+		return ticket != "" && ticket == before
+	})
+}
+
 // TestSessions_OverHTTPTwoExcludeEachOther: tokens grow, a session that stops asking loses its lock, and so does one whose client deletes it.
 func TestSessions_OverHTTPTwoExcludeEachOther(t *testing.T) {
 	t.Parallel()
@@ -110,18 +121,15 @@ func TestSessions_OverHTTPTwoExcludeEachOther(t *testing.T) {
 	}
 	second.wants("the first one's token", second.asks("DELETE", "/locks/shop/nightly?session=ID&token="+one.Token), "not_held")
 	queued := second.wants("a lock that is held", second.asks("PUT", "/locks/shop/nightly?session=ID&wait=20ms"), "locked")
-	if len(queued.Ticket) != 32 {
-		t.Errorf("a lock that is held for longer: %+v", queued)
+	if again := second.asks("PUT", "/locks/shop/nightly?session=ID&wait=20ms&ticket="+queued.Ticket); len(queued.Ticket) != 32 || again.Ticket != queued.Ticket {
+		t.Errorf("a lock that is held for longer: %+v, then %+v", queued, again)
 	}
 	if a := first.asks("GET", "/locks/shop/nightly"); a.Token64 != one.Token64 || a.Value != "me" {
 		t.Errorf("GET: %+v", a)
 	}
 	seen := second.sends(t.Context(), "GET", "/locks/shop/nightly?wait=30s&after="+one.Token)
-	next := second.sends(t.Context(), "PUT", "/locks/shop/nightly?session=ID&wait=30s&ticket="+queued.Ticket)
-	await.Until(t, "the lock is waited for", func() bool {
-		a := second.asks("PUT", "/locks/shop/nightly?session=ID&wait=1ms")
-		return a.Ticket == queued.Ticket
-	})
+	next := second.sends(t.Context(), "PUT", "/locks/shop/nightly?session=ID&wait=30s")
+	second.waitsFor("shop/nightly")
 	first.wants("DELETE", first.asks("DELETE", "/locks/shop/nightly?session=ID&token="+one.Token), "")
 	two := second.wants("the lock", await.Receive(t, "the lock", next), "")
 	if two.Token <= one.Token || two.ValidFor < 60_000 {
@@ -162,12 +170,7 @@ func TestSessions_OverHTTPAClientThatGoesWaitsNoLonger(t *testing.T) {
 	one := holder.wants("the lock", holder.asks("PUT", "/locks/x?session=ID"), "")
 	ctx, cancel := context.WithCancel(t.Context())
 	left := gone.sends(ctx, "PUT", "/locks/x?session=ID&wait=30s")
-	ticket := ""
-	await.Until(t, "the lock is waited for", func() bool { // then all requests for it have one place
-		before := ticket
-		ticket = gone.asks("PUT", "/locks/x?session=ID&wait=1ms").Ticket
-		return ticket != "" && ticket == before
-	})
+	gone.waitsFor("x")
 	cancel()
 	<-left
 	waits = patient.sends(t.Context(), "PUT", "/locks/x?session=ID&wait=30s")

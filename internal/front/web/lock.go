@@ -93,11 +93,11 @@ func (h *handler) awaitLock(c *sessionCall, v *virtual, w *lockWait, q *session.
 	keep := time.NewTicker(v.bind.TTL / keepShare)
 	defer keep.Stop()
 	kept := make(chan time.Duration, 1)
-	asks := false
+	asks, isOver := false, c.Wait == 0
 	for {
 		select {
 		case <-w.wake:
-			if end, ended := v.look(w, q); ended {
+			if end, ended := v.look(w, q, isOver && c.Wait > 0); ended {
 				return end, alive
 			}
 		case at := <-kept:
@@ -107,12 +107,20 @@ func (h *handler) awaitLock(c *sessionCall, v *virtual, w *lockWait, q *session.
 				asks = v.keep(time.Since(c.began), kept)
 			}
 		case <-over.C:
-			return v.leave(w, true, c.Wait > 0), alive
+			if end, ended := v.look(w, q, true); ended {
+				return end, alive
+			}
+			if isOver {
+				v.leave(w)
+				return lockEnd{err: errNotSaid}, 0
+			}
+			isOver = true // its time, but not what it waits for: to be told of its place
+			over.Reset(h.limits.RequestTimeout)
 		case <-c.Context().Done():
-			v.leave(w, false, false)
+			v.leave(w)
 			return lockEnd{err: errClientGone}, 0
 		case <-h.stopping:
-			v.leave(w, false, false)
+			v.leave(w)
 			return lockEnd{err: errStopping}, 0
 		}
 	}

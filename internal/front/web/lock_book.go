@@ -85,6 +85,7 @@ func (b *lockBook) granted(name string, token isotone.Timestamp64) (unwanted boo
 func (b *lockBook) queued(name string, ticket isotone.Timestamp) {
 	for _, w := range b.waiting[name] {
 		w.ticket = ticket
+		w.signal()
 	}
 }
 

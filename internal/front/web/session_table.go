@@ -329,46 +329,37 @@ func (v *virtual) release(name string, token isotone.Timestamp64) (*giving, erro
 	return g, nil
 }
 
-// look looks at what has happened to a request for a lock, and reports whether it has ended.
-func (v *virtual) look(w *lockWait, q *session.LockRequest) (end lockEnd, ended bool) {
+// look looks at what has happened to a request for a lock, and reports whether it has ended. One whose time is over has once it knows its place in the queue.
+func (v *virtual) look(w *lockWait, q *session.LockRequest, isOver bool) (end lockEnd, ended bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.lookAt(w, q)
-}
-
-// lookAt is look for those who have mu.
-func (v *virtual) lookAt(w *lockWait, q *session.LockRequest) (end lockEnd, ended bool) {
+	if w.again {
+		w.again = false
+		if err := v.acquire(w, q); err != nil {
+			w.err = err
+		}
+	}
 	switch {
 	case w.err != nil, w.locked:
 		v.quit(w)
 		return lockEnd{err: w.err}, true
-	case w.again:
-		w.again = false
-		if w.err = v.acquire(w, q); w.err != nil {
-			v.quit(w)
-			return lockEnd{err: w.err}, true
-		}
+	case v.book.tell(w):
+		return lockEnd{token: w.token}, true
+	case isOver && w.alive && w.ticket != (isotone.Timestamp{}):
+		v.quit(w)
+		return lockEnd{ticket: w.ticket}, true
 	}
-	return lockEnd{token: w.token}, v.book.tell(w)
+	return lockEnd{}, false
 }
 
-// leave ends a request for a lock whose client, if it is still there, is told of how it ended by now. Without waits it was not to wait for the lock.
-func (v *virtual) leave(w *lockWait, there, waits bool) lockEnd {
+// leave ends a request for a lock whose client is not told of a token.
+func (v *virtual) leave(w *lockWait) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if there && !w.again {
-		if end, ended := v.lookAt(w, nil); ended {
-			return end
-		}
-	}
 	v.quit(w)
-	if !w.alive || !waits {
-		return lockEnd{err: errNotSaid}
-	}
-	return lockEnd{ticket: w.ticket}
 }
 
-// quit ends a request for a lock whose client is not told of a token.
+// quit is leave for those who have mu.
 func (v *virtual) quit(w *lockWait) {
 	if q := v.book.leave(w); q != nil && v.over == nil {
 		v.request(q)
