@@ -38,6 +38,8 @@ type SessionQuery struct {
 	// Epoch is 0 if none is named.
 	Epoch  uint32
 	Groups []string
+	// Label says to operators whose session it is.
+	Label string
 	// Wait is at most [WaitMax].
 	Wait  time.Duration
 	Value string
@@ -100,16 +102,18 @@ var sessionParameters = map[string]func(q *SessionQuery, value string) error{
 		}
 		return checkName("group", s)
 	},
+	"label": func(q *SessionQuery, s string) error {
+		q.Label = s
+		return checkText("label", s)
+	},
 	"wait": func(q *SessionQuery, s string) (err error) {
 		q.Wait, err = parseDuration("wait", s)
 		q.Wait = min(q.Wait, WaitMax)
 		return err
 	},
 	"value": func(q *SessionQuery, s string) error {
-		if q.Value = s; !utf8.ValidString(s) {
-			return isotone.Errorf(isotone.CodeInvalidArgument, "value: want UTF-8")
-		}
-		return nil
+		q.Value = s
+		return checkText("value", s)
 	},
 	"ticket": func(q *SessionQuery, s string) (err error) {
 		q.Ticket, err = parseStamp("ticket", s)
@@ -168,6 +172,13 @@ func NameIn(u *url.URL, prefix, what string) (string, error) {
 func checkName(what, name string) error {
 	if name == "" || !utf8.ValidString(name) {
 		return isotone.Errorf(isotone.CodeInvalidArgument, "%s: want a name, in UTF-8", what)
+	}
+	return nil
+}
+
+func checkText(key, s string) error {
+	if !utf8.ValidString(s) {
+		return isotone.Errorf(isotone.CodeInvalidArgument, "%s: want UTF-8", key)
 	}
 	return nil
 }

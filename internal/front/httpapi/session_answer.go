@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/session"
@@ -60,18 +59,19 @@ func HeldLocks(holds []session.Hold) []HeldLock {
 	return list
 }
 
-// LockHolder is who holds a lock. Session is a hash of the ID of the session, as that is a secret.
+// LockHolder is who holds a lock. Session is a hash of the ID of the session, as that is a secret, and Label what its client calls it.
 type LockHolder struct {
 	Name    string `json:"name"`
 	Token   string `json:"token"`
 	Token64 string `json:"token64"`
 	Value   string `json:"value"`
 	Session string `json:"session"`
+	Label   string `json:"label,omitempty"`
 }
 
 // HolderOf describes a holder.
 func HolderOf(h *front.Holder) LockHolder {
-	return LockHolder{h.Name, h.Token.Timestamp().String(), h.Token.String(), h.Value, fmt.Sprintf("%016x", h.Session)}
+	return LockHolder{h.Name, h.Token.Timestamp().String(), h.Token.String(), h.Value, front.SessionHash(h.Session), h.Label}
 }
 
 // LockList answers a list of locks.

@@ -15,15 +15,15 @@ func TestParseSessionQuery(t *testing.T) {
 	at := isotone.Timestamp{Time: 1, Index: 2}
 	token := isotone.Timestamp64(470780841959217570)
 	for raw, want := range map[string]SessionQuery{
-		"":                                    {Count: 1},
-		"ttl=3s&other=x":                      {Count: 1, TTL: 3 * time.Second, Linger: 3 * time.Second},
-		"ttl=1m&linger=0s":                    {Count: 1, TTL: time.Minute},
-		"group=b&group=a%2fb&group=b":         {Count: 1, Groups: []string{"b", "a/b"}},
-		"session=00000000000000ff":            {Count: 1, Session: 255},
-		"wait=2h&value=a+b%26&epoch=7":        {Count: 1, Wait: WaitMax, Value: "a b&", Epoch: 7},
-		"token=470780841959217570":            {Count: 1, Token: token},
-		"token=" + token.Timestamp().String(): {Count: 1, Token: token},
-		"after=0&prefix=shop/":                {Count: 1, Prefix: "shop/"},
+		"":                                     {Count: 1},
+		"ttl=3s&other=x":                       {Count: 1, TTL: 3 * time.Second, Linger: 3 * time.Second},
+		"ttl=1m&linger=0s":                     {Count: 1, TTL: time.Minute},
+		"group=b&group=a%2fb&group=b":          {Count: 1, Groups: []string{"b", "a/b"}},
+		"session=00000000000000ff":             {Count: 1, Session: 255},
+		"wait=2h&value=a+b%26&epoch=7&label=l": {Count: 1, Wait: WaitMax, Value: "a b&", Epoch: 7, Label: "l"},
+		"token=470780841959217570":             {Count: 1, Token: token},
+		"token=" + token.Timestamp().String():  {Count: 1, Token: token},
+		"after=0&prefix=shop/":                 {Count: 1, Prefix: "shop/"},
 		"stamp=" + stamp + "&min=" + stamp + "&ticket=" + stamp: {Count: 1, Stamp: at, Min: at, Ticket: at},
 		"n=4294967296&u64=0&ahead=1":                            {Count: 1 << 32, Ahead: true},
 	} {

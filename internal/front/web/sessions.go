@@ -175,7 +175,7 @@ func (h *handler) putSession(c *sessionCall) (any, error) {
 }
 
 func (h *handler) keepSession(c *sessionCall) (any, error) {
-	b := session.Bind{ID: c.Session, Epoch: c.Epoch, TTL: c.TTL, Linger: c.Linger}
+	b := session.Bind{ID: c.Session, Epoch: c.Epoch, TTL: c.TTL, Linger: c.Linger, Label: c.Label}
 	if b.Epoch == 0 {
 		b.Epoch = uint32(c.began.Unix())
 	}
