@@ -24,7 +24,7 @@ type talker struct {
 	loop *loop.Loop
 }
 
-// talkers returns one for each loop of a node.
+// talkers returns one for each loop of a node, and one for the standard servers.
 func talkers(t *testing.T, n *node.Node) (list []*talker) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,7 +38,7 @@ func talkers(t *testing.T, n *node.Node) (list []*talker) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return list
+	return append(list, &talker{t, n.Sessions(), list[0].loop})
 }
 
 // client is a connection of a session. What it hears, answers and messages, is in order.

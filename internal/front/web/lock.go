@@ -10,8 +10,11 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
-// keepShare is the part of its TTL after which a request that waits keeps its session alive.
-const keepShare = 4
+const (
+	// keepShare is the part of its TTL after which a request that waits keeps its session alive, and keepEvery that time at most: a leader that is deposed is noticed by it.
+	keepShare = 4
+	keepEvery = time.Second
+)
 
 // lockedError refuses a lock.
 type lockedError struct{ refusal httpapi.LockRefusal }
@@ -90,7 +93,7 @@ func (h *handler) awaitLock(c *sessionCall, v *virtual, w *lockWait, q *session.
 	}
 	over := time.NewTimer(patience)
 	defer over.Stop()
-	keep := time.NewTicker(v.bind.TTL / keepShare)
+	keep := time.NewTicker(min(v.bind.TTL/keepShare, keepEvery))
 	defer keep.Stop()
 	kept := make(chan time.Duration, 1)
 	asks, isOver := false, c.Wait == 0

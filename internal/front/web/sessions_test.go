@@ -369,3 +369,21 @@ func TestSessions_HaveBoundedWaits(t *testing.T) {
 	}
 	wantFault(t, c.do(t, "PUT", lockX+"&wait=30s", nil), 503, isotone.CodeOverloaded)
 }
+
+// TestLocks_WhoWaitsIsSentToTheNextLeader, as the request keeps its session alive.
+func TestLocks_WhoWaitsIsSentToTheNextLeader(t *testing.T) {
+	s, k := startSessions(t)
+	c := s.client(t, "http1")
+	k.binds(c)
+	a := c.sends(t.Context(), "PUT", lockX+"&wait=30s")
+	k.says(k.hears("LOCK"), nil)
+	follows := *s.backend.Status()
+	follows.Leader, follows.LeaderAddr = 1, "127.0.0.1:8081"
+	s.backend.status.Store(&follows)
+	k.says(await.Receive(t, "KEEP", k.asked), isotone.ErrNotLeader)
+	got := await.Receive(t, "the answer", a)
+	wantFault(t, got, 409, isotone.CodeNotLeader)
+	if at := got.Header.Get("Isotone-Leader"); at != "127.0.0.1:8081" {
+		t.Errorf("it is sent to %q", at)
+	}
+}
