@@ -19,7 +19,7 @@ import (
 
 const (
 	// virtualMax bounds the virtual connections, with those of sessions that have ended lately.
-	virtualMax = 20_000
+	virtualMax = 4096
 	// sessionWaitsMax bounds the requests of one session that wait for locks.
 	sessionWaitsMax = 64
 	// forgetAfter is for how many TTLs nobody has asked when a virtual connection is forgotten. The leader has ended the session by then.

@@ -78,7 +78,10 @@ func (h *handler) answerSession(w http.ResponseWriter, r *http.Request, e *sessi
 		return fail(w, r, err)
 	}
 	s := sessionOf(r.Context())
-	if err := s.Take(1, c.stamps()); err != nil {
+	if err = c.requireNames(s); err == nil {
+		err = s.Take(1, c.stamps())
+	}
+	if err != nil {
 		return refuse(w, r, s, err)
 	}
 	if r.Method == http.MethodGet && e.stream != nil && (handle == nil || acceptsEvents(r)) {
@@ -97,6 +100,21 @@ func (h *handler) answerSession(w http.ResponseWriter, r *http.Request, e *sessi
 		return h.failSession(w, c, err)
 	}
 	return tellWritten(writeJSONBody(w, http.StatusOK, httpapi.JSONBody(answer)))
+}
+
+// requireNames returns why a user may not use the lock or the groups of a request, or nil.
+func (c *sessionCall) requireNames(s *access.Session) error {
+	switch {
+	case c.name != "":
+		return s.RequireName(c.name)
+	case c.URL.Path == httpapi.LockListPath:
+		return s.RequireNamesBelow(c.Prefix)
+	case len(c.Groups) > 0:
+		if err := s.Require(access.Frontier); err != nil {
+			return err
+		}
+	}
+	return s.RequireName(c.Groups...)
 }
 
 // beginWait counts a request that waits.
@@ -122,9 +140,6 @@ func (h *handler) failSession(w http.ResponseWriter, c *sessionCall, err error) 
 	if errors.As(err, &locked) {
 		_ = writeJSONBody(w, http.StatusConflict, httpapi.RefusalBody(errLocked.Message, locked.refusal))
 		return string(isotone.CodeLocked)
-	}
-	if errors.Is(err, isotone.ErrForbidden) {
-		return refuse(w, c.Request, sessionOf(c.Context()), err)
 	}
 	return fail(w, c.Request, h.leaderOr(err))
 }
@@ -159,11 +174,6 @@ func (h *handler) awaitSession(ctx context.Context, answered <-chan error) error
 
 // putSession begins a session or keeps it alive, and shows what it holds.
 func (h *handler) putSession(c *sessionCall) (any, error) {
-	if len(c.Groups) > 0 {
-		if err := sessionOf(c.Context()).Require(access.Frontier); err != nil {
-			return nil, err
-		}
-	}
 	if c.TTL < session.TTLMin || c.TTL > session.TTLMax || c.Linger > session.TTLMax {
 		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "ttl: want %v to %v, with each request the same; linger: at most %v", session.TTLMin, session.TTLMax, session.TTLMax)
 	}
