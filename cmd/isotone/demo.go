@@ -15,6 +15,7 @@ import (
 // demoCmd is the group of demos. Each runs what it shows.
 type demoCmd struct {
 	Failover demoFailoverCmd `cmd:"" help:"Kill the leader of three nodes again and again, and show what clients see of it."`
+	Fencing  demoFencingCmd  `cmd:"" help:"Pause a holder of a lock until another one has it, and show how a fence refuses its late write."`
 	Live     demoLiveCmd     `cmd:"" help:"Serve a document that changes each second to thousands of readers, and check what each of them sees."`
 	Scale    demoScaleCmd    `cmd:"" help:"Distribution, balance and locality in five acts: workers per core, proxies, strategies, caches."`
 }
