@@ -49,12 +49,8 @@ func (c *demoFencingCmd) Run(ctx context.Context, con console) error {
 	o := demofencing.Default()
 	o.Command, o.HolderArgs, o.Version = []string{self}, []string{"demo", "fencing", "--holder"}, version
 	o.Rounds, o.TTL = c.Rounds, c.TTL
-	screen := &demofencing.Screen{W: out, Color: colored(out)}
+	screen := &demofencing.Screen{W: out, Color: colored(out), TTL: c.TTL}
 	o.Show = screen.Show
-	if err := o.Validate(); err != nil {
-		return withoutResult(ctx, err, "outcome")
-	}
-	screen.Begin(o)
 	r, err := demofencing.Run(ctx, o)
 	if r == nil || ctx.Err() != nil && len(r.Result.Rounds) == 0 {
 		return withoutResult(ctx, err, "outcome")

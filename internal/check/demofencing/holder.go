@@ -43,9 +43,9 @@ type report struct {
 	Token isotone.Timestamp64 `json:"token,omitempty"`
 	// Held: the session believes that it holds the lock, after what was done.
 	Held bool `json:"held,omitempty"`
-	// Fence is where the fence is that has refused the write; nil: it was accepted.
-	Fence *isotone.Timestamp `json:"fence,omitempty"`
-	Error string             `json:"error,omitempty"`
+	// Fence is where the fence is that has refused the write, as 32 hexadecimal digits; "": it was accepted.
+	Fence string `json:"fence,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 // Hold is the program of a holder: it does what it is told on in, a line of JSON each, reports on out, and ends with in. A write does not look whether the lock is still held: a

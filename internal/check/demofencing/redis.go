@@ -131,18 +131,17 @@ func (r *redis) get(key string) (string, error) {
 }
 
 // raise sets a key under a token, as the fence of package fence does. If the fence is above the token, it changes nothing, and returns where
-// the fence is.
-func (r *redis) raise(token isotone.Timestamp, key, value string) (fence *isotone.Timestamp, err error) {
+// the fence is, as 32 hexadecimal digits.
+func (r *redis) raise(token isotone.Timestamp, key, value string) (fence string, err error) {
 	v, err := r.do("EVAL", fenceScript, "2", keyFence, key, "raise", token.String(), "3", "SET", key, value)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	switch {
 	case len(v.Items) == 2 && string(v.Items[0].Text) == "ok":
-		return nil, nil
+		return "", nil
 	case len(v.Items) == 2 && string(v.Items[0].Text) == "fenced":
-		at, err := isotone.ParseTimestamp(string(v.Items[1].Text))
-		return &at, err
+		return string(v.Items[1].Text), nil
 	}
-	return nil, fmt.Errorf("redis: the script of the fence has answered %+v", v)
+	return "", fmt.Errorf("redis: the script of the fence has answered %+v", v)
 }

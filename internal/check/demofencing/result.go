@@ -71,9 +71,9 @@ type Event struct {
 	What   What    `json:"what"`
 	// Token is that of the latest grant of the holder.
 	Token isotone.Timestamp64 `json:"token,omitempty"`
-	// Value is what was written, and Fence where the fence is that has refused it; nil: it was accepted.
-	Value string             `json:"value,omitempty"`
-	Fence *isotone.Timestamp `json:"fence,omitempty"`
+	// Value is what was written, and Fence where the fence is that has refused it, as 32 hexadecimal digits; "": it was accepted.
+	Value string `json:"value,omitempty"`
+	Fence string `json:"fence,omitempty"`
 	// Held: the holder believes afterwards that it holds the lock.
 	Held bool `json:"held"`
 }
@@ -96,7 +96,7 @@ func (r *Round) last(holder string, what What) (found Event) {
 }
 
 // refused reports whether the late write was refused.
-func (r *Round) refused() bool { return r.last("A", Wrote).Fence != nil }
+func (r *Round) refused() bool { return r.last("A", Wrote).Fence != "" }
 
 // fault says which promise a round that is done has broken, or returns "". before is the largest token of earlier rounds.
 func (r *Round) fault(before isotone.Timestamp64) string {
@@ -106,7 +106,7 @@ func (r *Round) fault(before isotone.Timestamp64) string {
 		return fmt.Sprintf("round %d: the tokens do not grow: %d before, then %d and %d", r.Number, before, a, b)
 	case !r.refused():
 		return fmt.Sprintf("round %d: the fence has accepted a write under token %d after one under %d", r.Number, a, b)
-	case r.last("B", Wrote).Fence != nil:
+	case r.last("B", Wrote).Fence != "":
 		return fmt.Sprintf("round %d: the fence has refused the holder of the lock", r.Number)
 	case r.Fenced != valueB:
 		return fmt.Sprintf("round %d: the fenced key has %q, want %q", r.Number, r.Fenced, valueB)

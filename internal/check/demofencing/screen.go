@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
 // Colours of holders, and of what is wrong, as in ECMA-48.
@@ -17,14 +18,10 @@ type Screen struct {
 	W io.Writer
 	// Color: W has colours, and they are wanted.
 	Color bool
+	// TTL is that of the run.
+	TTL time.Duration
 
 	told int // events of the first round
-}
-
-// Begin says what is to be seen.
-func (s *Screen) Begin(o Options) {
-	fmt.Fprintf(s.W, "%d nodes, a Redis, and a lock. Holders A and B are processes; the TTL of their sessions is %v.\n"+
-		"Each writes to two keys: \"fenced\", whose fence compares the tokens of the lock, and \"plain\".\n\n", Nodes, o.TTL)
 }
 
 // Show tells what has happened in a round since the last call.
@@ -36,6 +33,10 @@ func (s *Screen) Show(r *Round) {
 		return
 	}
 	for ; s.told < len(r.Events); s.told++ {
+		if s.told == 0 {
+			fmt.Fprintf(s.W, "%d nodes, a Redis, and a lock. Holders A and B are processes; the TTL of their sessions is %v.\n"+
+				"Each writes to two keys: \"fenced\", whose fence compares the tokens of the lock, and \"plain\".\n\n", Nodes, s.TTL)
+		}
 		e := r.Events[s.told]
 		fmt.Fprintf(s.W, "%7.3f s  %s  %s\n", e.AtS, s.paint(holderColors[e.Holder], e.Holder), s.tale(r, e))
 	}
@@ -69,7 +70,7 @@ func (s *Screen) tale(r *Round, e Event) string {
 		return "goes on (SIGCONT), and knows of nothing"
 	}
 	text := fmt.Sprintf("writes %q", e.Value)
-	if e.Fence == nil {
+	if e.Fence == "" {
 		return text + ": fenced ✓  plain ✓"
 	}
 	return fmt.Sprintf("%s: %s  plain ✓\n              token %d is below the fence, which is at B's %d", text, s.paint(wrongColor, "fenced ✗ refused"), e.Token, r.last("B", Locked).Token)
@@ -77,7 +78,7 @@ func (s *Screen) tale(r *Round, e Event) string {
 
 // accepted says what became of a write.
 func accepted(e Event) string {
-	if e.Fence == nil {
+	if e.Fence == "" {
 		return "accepted"
 	}
 	return "refused"

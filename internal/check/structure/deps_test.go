@@ -110,6 +110,7 @@ internal/check/wallclock:       internal/check/child ; golang.org/x/sys
 internal/check/strace:          internal/check/child
 internal/check/cluster:         internal/check/child internal/check/ports
 internal/check/demo:            . client internal/core/lincheck internal/check/child internal/check/cluster internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
+internal/check/demofencing:     . client internal/reply internal/check/bench internal/check/child internal/check/cluster internal/check/ports internal/check/svg
 internal/check/demolive:        . internal/reply internal/live internal/check/bench internal/check/cluster internal/check/svg
 internal/check/demoscale:       . internal/front/stats internal/proxy internal/proxy/balance internal/check/bench internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/chaos:           . internal/core/lincheck internal/core/oracle internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/namespace internal/check/ports internal/check/strace internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
