@@ -41,10 +41,13 @@ type committer struct {
 	start  isotone.Timestamp64
 	commit isotone.Timestamp64
 	list   []*mutation // the first is the primary
+	// stamped is the commit timestamp as a write of a group; nil without Options.Frontier.
+	stamped Stamp
 }
 
 func (c *committer) run(ctx context.Context) error {
 	if err := c.prepare(ctx); err != nil {
+		c.decide(nil) // the primary was not written
 		c.undo(ctx)
 		return err
 	}
@@ -53,6 +56,7 @@ func (c *committer) run(ctx context.Context) error {
 		c.finish(ctx)
 	}
 	if err := c.commitPrimary(ctx); err != nil {
+		c.decide(err)
 		if err, ok := err.(*Error); ok && err.Code == CodeUnknown && !mutant.On(mutant.UndoUnknown) {
 			return err // the locks stay: only the primary can tell what they are
 		}
@@ -60,8 +64,13 @@ func (c *committer) run(ctx context.Context) error {
 		return err
 	}
 	if len(c.list) > 1 && !mutant.On(mutant.SecondariesFirst) {
-		c.db.goes(func() { c.finish(ctx) })
+		c.db.goes(func() {
+			c.finish(ctx)
+			c.decide(nil)
+		})
+		return nil
 	}
+	c.decide(nil)
 	return nil
 }
 
@@ -103,8 +112,7 @@ func (c *committer) stamp(ctx context.Context) (err error) {
 	spaces := c.spaces()
 	return c.db.parallel(1+len(spaces), func(i int) (err error) {
 		if i == 0 {
-			c.commit, err = c.db.timestamp(ctx, c.start)
-			return err
+			return c.stampAt(ctx)
 		}
 		return c.checkSafe(ctx, spaces[i-1])
 	})

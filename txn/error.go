@@ -18,8 +18,8 @@ const (
 	CodeConflict Code = "conflict"
 	// CodeLocked: a key is locked by another transaction that may still commit. Start again later.
 	CodeLocked Code = "locked"
-	// CodeAborted: another client rolled the transaction back, because its locks had expired. Start
-	// again.
+	// CodeAborted: another client rolled the transaction back, because its locks had expired; or the frontier has passed
+	// its commit timestamp (Options.Frontier), and the cause matches isotone.ErrFenced. Start again.
 	CodeAborted Code = "aborted"
 	// CodeTooOld: the safe point of garbage collection is past the start of the transaction. Start
 	// again.
@@ -87,6 +87,9 @@ func (e *Error) describe() string {
 	case CodeLocked:
 		return fmt.Sprintf("locked by transaction %v", e.Other)
 	case CodeAborted:
+		if errors.Is(e.Err, isotone.ErrFenced) {
+			return "taken for dead: its commit timestamp is sealed"
+		}
 		return "rolled back by another client because its locks had expired"
 	case CodeTooOld:
 		return fmt.Sprintf("too old: the safe point is %v", e.Other)

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"errors"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/txn/internal/mutant"
@@ -32,6 +33,8 @@ func (c *committer) commitPrimary(ctx context.Context) (err error) {
 		switch {
 		case err == nil && done, err != nil && mutant.On(mutant.UnknownIsDone):
 			return nil
+		case errors.Is(err, isotone.ErrFenced):
+			return m.ref.fail(CodeAborted, c.start, 0, err)
 		case err != nil && mutant.On(mutant.UnknownIsFailed):
 			return m.ref.fail(CodeAborted, c.start, 0, err)
 		case err != nil:

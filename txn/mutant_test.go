@@ -21,6 +21,19 @@ func TestMutants_LateLocksAreNoticed(t *testing.T) {
 	}
 }
 
+// TestMutants_OfFrontiersAreNoticed is for bugs that the simulator hardly comes to by chance.
+func TestMutants_OfFrontiersAreNoticed(t *testing.T) {
+	defer mutant.Switch(mutant.None)
+	mutant.Switch(mutant.DoubtIsDone)
+	if got := lateCommit(t); got != "old new new" {
+		t.Errorf("%v was not noticed: the values are %s", mutant.DoubtIsDone, got)
+	}
+	mutant.Switch(mutant.FrontierOnce)
+	if got := collectedMeanwhile(t); got != "old" {
+		t.Errorf("%v was not noticed: the value is %s", mutant.FrontierOnce, got)
+	}
+}
+
 // TestMutants_OfSightingsAreNoticed is for bugs that cost time, or memory, and never an anomaly.
 func TestMutants_OfSightingsAreNoticed(t *testing.T) {
 	defer mutant.Switch(mutant.None)

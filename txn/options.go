@@ -48,6 +48,10 @@ type Options struct {
 	// names, so all clients must give the same stores the same names, and must have all of them:
 	// garbage collection has to see every lock.
 	Stores map[string]Store
+	// Frontier, if not nil, returns the commit timestamp of each transaction that writes, as the stamp of a write in a group of package client, so that [DB.AtFrontier] can read
+	// without waiting: [Frontier](w.Begin), of a client.FrontierWriter w with FrontierOptions.U64 and the [Fence] of Stores. All clients that write to the
+	// stores must have it, with the same group and the same oracle, and all stores must be [Fenced]. When the session of w has ended, commits fail with CodeOracle: make a new DB with a new writer.
+	Frontier func(ctx context.Context) (Stamp, error)
 	// KeysMax bounds the keys that a transaction writes, BytesMax the sum of the lengths of those
 	// keys and their values. 0 means KeysMaxDefault and BytesMaxDefault; at most 65,536 and 2^30.
 	KeysMax, BytesMax int
@@ -134,6 +138,9 @@ func (o *Options) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(o.Stores)) {
 		check(len(name) >= 1 && len(name) <= spaceSizeMax, "Stores: want names of 1 to 64 bytes")
 		check(o.Stores[name] != nil, "Stores: one is nil")
+		if _, ok := o.Stores[name].(Fenced); !ok && o.Stores[name] != nil {
+			check(o.Frontier == nil, "Frontier: "+unfenced(name))
+		}
 	}
 	check(o.KeysMax >= 0 && o.KeysMax <= keysMax, "KeysMax: want 0 to 65536")
 	check(o.BytesMax >= 0 && o.BytesMax <= bytesMax, "BytesMax: want 0 to 2^30")

@@ -20,6 +20,7 @@ type Tx struct {
 	commit   isotone.Timestamp64
 	began    time.Time // for Hooks, and to guess how long the locks are needed
 	readOnly bool
+	frontier bool // it reads at a frontier
 	done     bool
 	bytes    int
 	writes   map[ref]*mutation
@@ -66,7 +67,7 @@ func (tx *Tx) Get(ctx context.Context, space string, key []byte) ([]byte, bool, 
 	if m, ok := tx.writes[r]; ok {
 		return bytes.Clone(m.value), !m.deleted, nil
 	}
-	row, err := tx.db.settle(ctx, r, tx.start, &patience{now: tx.start})
+	row, err := tx.settle(ctx, r, &patience{now: tx.start})
 	if err != nil {
 		return nil, false, err
 	}
@@ -76,6 +77,14 @@ func (tx *Tx) Get(ctx context.Context, space string, key []byte) ([]byte, bool, 
 	}
 	v := row.Version
 	return v.Value, v.Commit != 0 && !v.Deleted, nil
+}
+
+// settle reads a row for the snapshot.
+func (tx *Tx) settle(ctx context.Context, r ref, p *patience) (Row, error) {
+	if tx.frontier {
+		return tx.db.readAt(ctx, r, tx.start)
+	}
+	return tx.db.settle(ctx, r, tx.start, p)
 }
 
 // Set writes a value, which is copied. It becomes visible when the transaction has committed.
@@ -196,7 +205,7 @@ func (tx *Tx) page(ctx context.Context, space string, r Range) (Page, error) {
 		if l.start > tx.start || mutant.On(mutant.ScanIgnoresLocks) {
 			continue
 		}
-		if e.Row, err = tx.db.settle(ctx, name, tx.start, p); err != nil {
+		if e.Row, err = tx.settle(ctx, name, p); err != nil {
 			return Page{}, err
 		}
 	}

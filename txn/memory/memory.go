@@ -16,12 +16,13 @@ import (
 // pageBytes bounds the values and locks in an answer to a scan.
 const pageBytes = 4 << 20
 
-// Store is a txn.Store. Nothing of it survives the process.
+// Store is a txn.Fenced. Nothing of it survives the process.
 type Store struct {
 	mu     sync.Mutex
 	rows   map[string]*row
 	sorted []string // the keys of rows in order, or nil if that has to be made anew
 	points txn.Points
+	sealed isotone.Timestamp64
 }
 
 type row struct {
@@ -130,6 +131,9 @@ func (s *Store) Write(ctx context.Context, key []byte, c txn.Change) (bool, erro
 	if r.revision != c.If {
 		return false, nil
 	}
+	if c.Record.Commit != 0 && c.Record.Commit <= s.sealed {
+		return false, isotone.Errorf(isotone.CodeFenced, "memory: the commit timestamp %v comes too late: all up to %v are sealed", c.Record.Commit, s.sealed)
+	}
 	r.apply(c)
 	exists := len(r.lock) > 0 || len(r.versions) > 0 || len(r.records) > 0
 	switch {
@@ -185,5 +189,16 @@ func (s *Store) Raise(ctx context.Context, p txn.Points) error {
 	defer s.mu.Unlock()
 	s.points.Safe = max(s.points.Safe, p.Safe)
 	s.points.Resolved = max(s.points.Resolved, p.Resolved)
+	return nil
+}
+
+// Seal implements txn.Fenced.
+func (s *Store) Seal(ctx context.Context, through isotone.Timestamp64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sealed = max(s.sealed, through)
 	return nil
 }

@@ -53,6 +53,12 @@ const (
 	StoreGoesOn                // a store goes on after a failed sync
 	FailoverLags               // a failover loses what was synced
 	FormerServes               // the server that a failover has replaced goes on to answer
+	StampUntaken               // with a frontier, the commit timestamp is one of the oracle, of which the frontier knows nothing
+	StampDoneEarly             // a stamp counts as decided before the primary is written
+	DoubtIsDone                // a stamp counts as decided though the outcome of the commit is unknown
+	FenceIgnored               // a store does not compare commit timestamps with its fence
+	FrontierUnasked            // a reader at the frontier passes over locks without a look at the primary
+	FrontierOnce               // it takes a record that was collected for none
 	count
 )
 
@@ -66,6 +72,7 @@ var names = [count]string{
 	"holds-forever", "renewal-unseen", "sightings-grow",
 	"bolt-shows-unsynced", "bolt-goes-on", "pg-shows-unreplicated", "pg-trusts-refusals",
 	"store-shows-early", "store-answers-early", "store-goes-on", "failover-lags", "former-serves",
+	"stamp-untaken", "stamp-done-early", "doubt-is-done", "fence-ignored", "frontier-unasked", "frontier-once",
 }
 
 // String returns the name of m.
@@ -75,6 +82,9 @@ func (m Mutant) String() string {
 	}
 	return names[m]
 }
+
+// IsOfFrontier reports whether m is one of snapshots at a frontier.
+func (m Mutant) IsOfFrontier() bool { return m >= StampUntaken && m <= FrontierOnce }
 
 // All returns every bug, without None.
 func All() []Mutant {

@@ -119,6 +119,10 @@ func (c *client) transaction() {
 		c.collect(ctx)
 		return
 	}
+	if c.w.opts.Frontier && c.rng.IntN(3) == 0 {
+		c.atFrontier(ctx)
+		return
+	}
 	c.count++
 	e := &entry{txn: check.Txn{Name: fmt.Sprintf("T%d.%d", c.id, c.count), Status: check.Unknown}}
 	c.w.mu.Lock()

@@ -108,7 +108,11 @@ func (s *remote) Scan(ctx context.Context, r txn.Range, at isotone.Timestamp64) 
 // Write implements txn.Store.
 func (s *remote) Write(ctx context.Context, key []byte, c txn.Change) (bool, error) {
 	v, err := s.w.call(ctx, s.request(true, func(store *volatile.Store) (any, error) {
-		return store.Write(context.Background(), key, c)
+		done, err := store.Write(context.Background(), key, c)
+		if errors.Is(err, isotone.ErrFenced) {
+			s.w.result.Fenced++
+		}
+		return done, err
 	}, "write %s lock=%v put=%v %q record=%v drop=%v,%v", key, len(c.Lock) > 0, c.Put.Commit, c.Put.Value, c.Record, c.DropVersions, c.DropRecords))
 	if err != nil {
 		return false, err

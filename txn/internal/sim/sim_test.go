@@ -56,6 +56,35 @@ func TestSim_FindsNoAnomaly(t *testing.T) {
 	}
 }
 
+// seedsFrontier is the number of runs with readers at the frontier.
+const seedsFrontier = 400
+
+// TestSim_SnapshotsAtTheFrontierNeverChange has commit timestamps be stamps of a group whose members die, lose their sessions and write late, and clients read
+// everything at its frontier, and again later.
+func TestSim_SnapshotsAtTheFrontierNeverChange(t *testing.T) {
+	var sum sim.Result
+	for seed := range uint64(seedsFrontier) {
+		r := sim.Run(t, sim.Options{Seed: seed, Frontier: true})
+		if r.Violation != nil {
+			t.Fatalf("seed %d: %v", seed, r.Violation)
+		}
+		sum.Committed += r.Committed
+		sum.Crashes += r.Crashes
+		sum.Fenced += r.Fenced
+		sum.AtFrontier += r.AtFrontier
+		sum.Again += r.Again
+	}
+	t.Logf("%d runs: %+v", seedsFrontier, sum)
+	for name, n := range map[string]int{"commits": sum.Committed, "crashes": sum.Crashes, "snapshots": sum.AtFrontier, "snapshots read again": sum.Again} {
+		if n < seedsFrontier/4 {
+			t.Errorf("only %d %s in %d runs: the simulation has become too tame", n, name, seedsFrontier)
+		}
+	}
+	if sum.Fenced == 0 {
+		t.Error("no late commit was fenced")
+	}
+}
+
 func TestSim_ReplaysASeed(t *testing.T) {
 	for seed := range uint64(20) {
 		a, b := sim.Run(t, sim.Options{Seed: seed}), sim.Run(t, sim.Options{Seed: seed})

@@ -23,6 +23,8 @@ type Options struct {
 	Seed uint64
 	// Trace has every step logged.
 	Trace bool
+	// Frontier has commit timestamps be stamps of a group, and clients read at its frontier.
+	Frontier bool
 }
 
 // Result is what a run gave.
@@ -32,6 +34,8 @@ type Result struct {
 	// Steps is the number of calls that were carried out. The others count transactions by their
 	// status, and what happened to them.
 	Steps, Committed, Aborted, Unknown, Crashes, Late, Cleaned, Collected, Restarts int
+	// Fenced is the number of commits that a fence has refused, AtFrontier that of reads of everything at a frontier, and Again how many of them were of one that was read before.
+	Fenced, AtFrontier, Again int
 	// Fingerprint is a hash of all steps.
 	Fingerprint uint64
 }
@@ -62,6 +66,7 @@ type world struct {
 	faults faults
 	disks  map[string]*disk
 	oracle oracle
+	group  group
 
 	// The stores have chances of their own, so that without their faults a seed means what it has always meant.
 	diskRNG    *rand.Rand
@@ -109,7 +114,7 @@ func (r *request) execute() {
 		r.life = r.disk.life
 	}
 	r.answer.value, r.answer.err = r.exec()
-	if done, isWrite := r.answer.value.(bool); r.disk != nil && (done || !isWrite) {
+	if done, isWrite := r.answer.value.(bool); r.disk != nil && (done || !isWrite || r.answer.err != nil) {
 		r.seen = r.disk.Written()
 	}
 	r.executed = true
@@ -134,7 +139,7 @@ func Run(t *testing.T, opts Options) (result Result) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			t: t, opts: opts, rng: rand.New(rand.NewPCG(opts.Seed, 7)), disks: map[string]*disk{},
-			diskRNG: rand.New(rand.NewPCG(opts.Seed, 8)), diskFaults: diskFaults{sync: 1},
+			diskRNG: rand.New(rand.NewPCG(opts.Seed, 8)), diskFaults: diskFaults{sync: 1}, group: newGroup(),
 			dead: map[int]bool{}, stalled: map[int]int{}, cut: map[int]int{}, clocks: map[int]time.Duration{},
 		}
 		w.drawFaults()
@@ -164,6 +169,9 @@ func (w *world) drawFaults() {
 
 func (w *world) run() {
 	w.setUp()
+	if w.opts.Frontier {
+		w.startSealer()
+	}
 	for range 2 + w.rng.IntN(4) {
 		w.spawn()
 	}
@@ -324,6 +332,9 @@ func (w *world) mishap() {
 		}
 		w.clocks[client] += time.Duration(w.diskRNG.IntN(12)) * time.Millisecond
 	}
+	if w.opts.Frontier {
+		w.endSession()
+	}
 	if happens(w.faults.fail) {
 		w.oracle.failOver(w.rng)
 	}
@@ -468,6 +479,9 @@ func (w *world) database(client int, rng *rand.Rand) *txn.DB {
 		opts.BackgroundMax = 2
 	}
 	opts.Parallel = []int{1, 2, 16}[rng.IntN(3)]
+	if w.opts.Frontier {
+		opts.Frontier = w.takeStamp(client)
+	}
 	db, err := txn.New(&remoteOracle{w: w, client: client}, opts)
 	if err != nil {
 		w.t.Fatal(err)

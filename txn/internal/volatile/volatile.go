@@ -15,7 +15,7 @@ import (
 	"github.com/isotone/isotone/txn/memory"
 )
 
-// Store is a txn.Store. Its methods may be called concurrently.
+// Store is a txn.Fenced. Its methods may be called concurrently.
 type Store struct {
 	mu     sync.Mutex
 	shown  *memory.Store
@@ -23,11 +23,12 @@ type Store struct {
 	synced int      // as many of them survive
 }
 
-// change is a write that was applied, or a raise.
+// change is a write that was applied, or a raise, or a seal.
 type change struct {
-	key    []byte // nil for a raise
+	key    []byte // nil for a raise or a seal
 	change txn.Change
 	points txn.Points
+	sealed isotone.Timestamp64
 }
 
 // New returns an empty store.
@@ -79,6 +80,9 @@ func (s *Store) Restart(n int) {
 }
 
 func (s *Store) apply(c *change) (bool, error) {
+	if c.sealed != 0 {
+		return true, s.shown.Seal(context.Background(), c.sealed)
+	}
 	if c.key == nil {
 		return true, s.shown.Raise(context.Background(), c.points)
 	}
@@ -131,3 +135,12 @@ func (s *Store) Scan(ctx context.Context, r txn.Range, at isotone.Timestamp64) (
 
 // Points implements txn.Store.
 func (s *Store) Points(ctx context.Context) (txn.Points, error) { return s.now().Points(ctx) }
+
+// Seal implements txn.Fenced.
+func (s *Store) Seal(ctx context.Context, through isotone.Timestamp64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	_, err := s.add(change{sealed: through})
+	return err
+}
