@@ -16,6 +16,7 @@ var (
 	versionsKey = []byte("versions")
 	recordsKey  = []byte("records")
 	pointsKey   = []byte("points")
+	sealedKey   = []byte("sealed")
 	formatKey   = []byte("format")
 )
 
@@ -156,34 +157,37 @@ func (b *buckets) scan(ctx context.Context, r txn.Range, at isotone.Timestamp64)
 }
 
 // write applies a change if the row has the revision.
-func (b *buckets) write(key []byte, c *txn.Change) (bool, error) {
+func (b *buckets) write(key []byte, c *txn.Change) (ok bool, refused, err error) {
 	stored := b.rows.Get(key)
 	var revision uint64
 	if stored != nil {
 		if len(stored) < numberSize {
-			return false, errMalformed("row")
+			return false, nil, errMalformed("row")
 		}
 		revision = binary.BigEndian.Uint64(stored)
 	}
 	if revision != c.If {
-		return false, nil
+		return false, nil, nil
+	}
+	if sealed, err := b.sealed(); err != nil || c.Record.Commit != 0 && c.Record.Commit <= sealed {
+		return false, isotone.Errorf(isotone.CodeFenced, "the commit timestamp %v comes too late: all up to %v are sealed", c.Record.Commit, sealed), err
 	}
 	p := prefix(key)
 	if err := b.add(p, c); err != nil {
-		return false, err
+		return false, nil, err
 	}
 	if err := drop(b.versions, p, c.DropVersions); err != nil {
-		return false, err
+		return false, nil, err
 	}
 	if err := drop(b.records, p, c.DropRecords); err != nil {
-		return false, err
+		return false, nil, err
 	}
 	version, _ := first(b.versions, p)
 	record, _ := first(b.records, p)
 	if len(c.Lock) == 0 && version == 0 && record == 0 {
-		return true, b.rows.Delete(key)
+		return true, nil, b.rows.Delete(key)
 	}
-	return true, b.rows.Put(key, append(encode(c.Next), c.Lock...))
+	return true, nil, b.rows.Put(key, append(encode(c.Next), c.Lock...))
 }
 
 func (b *buckets) add(prefix []byte, c *txn.Change) error {
@@ -241,4 +245,25 @@ func (b *buckets) raise(p txn.Points) error {
 	}
 	stored := encode(uint64(max(now.Safe, p.Safe)))
 	return b.store.Put(pointsKey, binary.BigEndian.AppendUint64(stored, uint64(max(now.Resolved, p.Resolved))))
+}
+
+// sealed returns the timestamp up to which commits are refused.
+func (b *buckets) sealed() (isotone.Timestamp64, error) {
+	stored := b.store.Get(sealedKey)
+	switch len(stored) {
+	case 0:
+		return 0, nil
+	case numberSize:
+		return isotone.Timestamp64(binary.BigEndian.Uint64(stored)), nil
+	default:
+		return 0, errMalformed("fence")
+	}
+}
+
+func (b *buckets) seal(through isotone.Timestamp64) error {
+	now, err := b.sealed()
+	if err != nil {
+		return err
+	}
+	return b.store.Put(sealedKey, encode(uint64(max(now, through))))
 }

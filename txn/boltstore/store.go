@@ -33,7 +33,7 @@ type Options struct {
 	Name string
 }
 
-// Store is a txn.Store in a file. Its methods may be called concurrently.
+// Store is a txn.Fenced in a file. Its methods may be called concurrently.
 type Store struct {
 	disk *disk
 	name []byte
@@ -212,8 +212,15 @@ func (s *Store) Scan(ctx context.Context, r txn.Range, at isotone.Timestamp64) (
 func (s *Store) Write(ctx context.Context, key []byte, c txn.Change) (bool, error) {
 	// The write may go on after Write has returned.
 	key, c.Lock, c.Put.Value = bytes.Clone(key), bytes.Clone(c.Lock), bytes.Clone(c.Put.Value)
-	ok, err := s.submit(ctx, func(b *buckets) (bool, error) { return b.write(key, &c) })
-	return ok, wrap("write", err)
+	var refused error
+	ok, err := s.submit(ctx, func(b *buckets) (ok bool, err error) {
+		ok, refused, err = b.write(key, &c)
+		return ok, err
+	})
+	if err == nil { // the writer is done with it
+		err = refused
+	}
+	return ok && err == nil, wrap("write", err)
 }
 
 // Points implements txn.Store.
@@ -229,6 +236,12 @@ func (s *Store) Points(ctx context.Context) (points txn.Points, err error) {
 func (s *Store) Raise(ctx context.Context, p txn.Points) error {
 	_, err := s.submit(ctx, func(b *buckets) (bool, error) { return true, b.raise(p) })
 	return wrap("raise", err)
+}
+
+// Seal implements txn.Fenced.
+func (s *Store) Seal(ctx context.Context, through isotone.Timestamp64) error {
+	_, err := s.submit(ctx, func(b *buckets) (bool, error) { return true, b.seal(through) })
+	return wrap("seal", err)
 }
 
 // wrap names the operation in an error.

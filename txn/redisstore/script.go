@@ -31,6 +31,15 @@ local function points(key)
 end
 `
 
+// notAbove compares timestamps.
+const notAbove = `
+local function notAbove(a, b)
+  local high, low = struct.unpack('>I4I4', a)
+  local otherHigh, otherLow = struct.unpack('>I4I4', b)
+  return high < otherHigh or high == otherHigh and low <= otherLow
+end
+`
+
 var (
 	// openScript registers the number of parts if there is none, and returns the one that is there.
 	//
@@ -76,10 +85,10 @@ return {points(KEYS[3]), more, rows}
 	// refuses a script whose first write may need memory, before it has done anything. A change that
 	// adds nothing begins with a write that needs none, so it is always accepted.
 	//
-	// KEYS: none, row, stamps, keys. ARGV: the key, the revision to compare or "", the next one, the lock
+	// KEYS: none, row, stamps, keys, points. ARGV: the key, the revision to compare or "", the next one, the lock
 	// or "", the stamp and the value of a version or "", the stamp and the commit timestamp of a record
-	// or "", and the stamps before which versions and records are dropped or "".
-	writeScript = newScript(`
+	// or "", the stamps before which versions and records are dropped or "", and the commit timestamp again, "" also for a mark. It returns 2 if that is sealed.
+	writeScript = newScript(notAbove + `
 local row, stamps = KEYS[2], KEYS[3]
 local lock, version, record = ARGV[4], ARGV[5], ARGV[7]
 
@@ -95,6 +104,11 @@ end
 if (redis.call('HGET', row, 'rev') or '') ~= ARGV[2] then
   redis.call('DEL', KEYS[1])
   return 0
+end
+local sealed = ARGV[11] ~= '' and redis.call('HGET', KEYS[5], 'sealed')
+if sealed and notAbove(ARGV[11], sealed) then
+  redis.call('DEL', KEYS[1])
+  return 2
 end
 if lock == '' and version == '' and record == '' then redis.call('HDEL', row, 'lock') end
 redis.call('HSET', row, 'rev', ARGV[3])
@@ -124,19 +138,14 @@ redis.call('DEL', KEYS[1])
 return points(KEYS[2])
 `)
 
-	// raiseScript raises the points. KEYS: points. ARGV: safe, resolved.
-	raiseScript = newScript(`
-local function raise(field, value)
+	// raiseScript raises the points, or the fence. KEYS: points. ARGV: safe, resolved or sealed, and its value; and so on.
+	raiseScript = newScript(notAbove + `
+for i = 1, #ARGV, 2 do
+  local field, value = ARGV[i], ARGV[i + 1]
   local now = redis.call('HGET', KEYS[1], field)
-  if now then
-    local nowHigh, nowLow = struct.unpack('>I4I4', now)
-    local high, low = struct.unpack('>I4I4', value)
-    if high < nowHigh or high == nowHigh and low <= nowLow then value = now end
-  end
+  if now and notAbove(value, now) then value = now end
   redis.call('HSET', KEYS[1], field, value)
 end
-raise('safe', ARGV[1])
-raise('resolved', ARGV[2])
 return 1
 `)
 )

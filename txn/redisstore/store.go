@@ -50,7 +50,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Store is a txn.Store in Redis. Its methods may be called concurrently.
+// Store is a txn.Fenced in Redis. Its methods may be called concurrently.
 type Store struct {
 	client redis.UniversalClient
 	parts  []part
@@ -164,12 +164,12 @@ func (s *Store) Write(ctx context.Context, key []byte, c txn.Change) (bool, erro
 	}
 	answer, err := s.do(ctx, call{
 		name: "write", script: writeScript, once: true,
-		keys: []string{p.none, p.row + string(key), p.stamps + string(key), p.keys},
+		keys: []string{p.none, p.row + string(key), p.stamps + string(key), p.keys, p.points},
 		args: []any{
 			string(key), encodeUnless0(c.If), encode(c.Next), string(c.Lock),
 			stamp(stampVersion, c.Put.Commit), value,
 			stamp(stampRecord, c.Record.Start), commit,
-			stamp(stampVersion, c.DropVersions), stamp(stampRecord, c.DropRecords),
+			stamp(stampVersion, c.DropVersions), stamp(stampRecord, c.DropRecords), encodeUnless0(c.Record.Commit),
 		},
 	})
 	if err != nil {
@@ -177,6 +177,9 @@ func (s *Store) Write(ctx context.Context, key []byte, c txn.Change) (bool, erro
 	}
 	done, ok := answer.(int64)
 	d := decoder{bad: !ok}
+	if done == 2 {
+		return false, isotone.Errorf(isotone.CodeFenced, "redisstore: write: the commit timestamp %v comes too late: it is sealed", c.Record.Commit)
+	}
 	return done == 1, d.err()
 }
 
@@ -196,7 +199,17 @@ func (s *Store) Points(ctx context.Context) (txn.Points, error) {
 func (s *Store) Raise(ctx context.Context, p txn.Points) error {
 	_, err := s.do(ctx, call{
 		name: "raise", script: raiseScript, once: true,
-		keys: []string{s.parts[0].points}, args: []any{encode(p.Safe), encode(p.Resolved)},
+		keys: []string{s.parts[0].points}, args: []any{"safe", encode(p.Safe), "resolved", encode(p.Resolved)},
 	})
 	return err
+}
+
+// Seal implements txn.Fenced. Each part has a fence, so that a write compares it in its own step.
+func (s *Store) Seal(ctx context.Context, through isotone.Timestamp64) error {
+	for _, p := range s.parts {
+		if _, err := s.do(ctx, call{name: "seal", script: raiseScript, once: true, keys: []string{p.points}, args: []any{"sealed", encode(through)}}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -44,6 +44,7 @@ func Run(t *testing.T, newStore func(t *testing.T) txn.Store) {
 		{"Scan_ReturnsPages", testScanPages},
 		{"Scan_ReturnsWhatReadReturns", testScanRows},
 		{"Points_OnlyGrow", testPoints},
+		{"Seal_RefusesCommitsBelow", testSeal},
 		{"Limits_AreWithinReach", testLimits},
 		{"Keys_MayHaveAnyBytes", testKeys},
 		{"Slices_AreNotShared", testSlices},
