@@ -121,6 +121,25 @@
 // row was read. Otherwise the lock may be one that was resolved after it was read and before the
 // point was raised, and that belongs to a transaction that has committed; so the row is read again.
 //
+// # Snapshots at the frontier
+//
+// With [Options.Frontier], the commit timestamp of a transaction is the stamp of a write in a group of writers, whose *frontier* F anybody can ask
+// the cluster for: no write at or below it is accepted any more. The write with the stamp is the one that commits: that of the primary's row. So:
+//
+//   - The stamp is requested when all rows are locked, as commit timestamps always are.
+//   - The store of the primary refuses that write at or below its fence ([Fenced]), which is raised before F passes the stamps of a client that died.
+//   - The client says that the stamp is decided (Done) once it knows that its transaction has committed or never will, and that it is in doubt (Unknown) if it does
+//     not get to know. It waits for the secondaries before that, so that readers seldom meet locks.
+//
+// The locks that a reader at F meets are of transactions that commit above F, if at all, or of clients that died. It asks the row of the primary once. A record
+// tells the version. Without one, the transaction does not commit at or below F, so the row is read as if the lock were not there. The reader does not wait, and changes nothing.
+//
+// Why that is right: let T have the commit timestamp c ≤ F. When F was told, T's write of the primary had been applied, or it never will be (P5 of
+// docs/decisions/0041-sessions-and-the-frontier.md, with that write for the write of its group). Whoever reads later, and knows F, finds the same, for ever. Before T requested c, it had locked all its rows. Each of
+// them has T's lock or its version when it is read, or T was rolled back. So a reader at F sees all of T or nothing, and the same each time. If c > F, it passes over T's
+// versions, and over its locks by either of the two answers. A record may have been collected, but only after the lock that told of it was gone (see DB.Collect): the reader then finds
+// that the row has changed, and reads it again.
+//
 // # Limits
 //
 // Keys have up to [KeySizeMax] bytes and values up to [ValueSizeMax]; [Options] bounds the writes of a
@@ -131,7 +150,7 @@
 // # How it is tested
 //
 // Package internal/sim runs the clients under a scheduler that owns every step, with crashes, lost and
-// late writes and failovers of the oracle, and package check looks for anomalies in what they saw.
+// late writes and failovers of the oracle, and package check looks for anomalies in what they saw. Snapshots at a frontier are read again later.
 // Deliberate bugs (internal/mutant) show that it would find them.
 //
 // # Sources

@@ -10,25 +10,6 @@ import (
 	"github.com/isotone/isotone/txn/internal/mutant"
 )
 
-// # Snapshots at the frontier
-//
-// With [Options.Frontier], the commit timestamp of a transaction is the stamp of a write in a group of writers, whose *frontier* F anybody can ask
-// the cluster for: no write at or below it is accepted any more. What is such a write is the one that commits: that of the primary's row. So:
-//
-//   - The stamp is requested when all rows are locked, as commit timestamps always are.
-//   - The store of the primary refuses that write at or below its fence ([Fenced]), which is raised before F passes the stamps of a client that died.
-//   - The client says that the stamp is decided (Done) once it knows that its transaction has committed or never will, and that it is in doubt (Unknown) if it does
-//     not get to know. It waits for the secondaries before that, so that readers seldom meet locks.
-//
-// A reader at F meets a lock only of a client that died, and asks the row of its primary once. A record tells the version. Without one, the
-// transaction does not commit at or below F, so the row is read as if the lock were not there. It does not wait and changes nothing.
-//
-// Why that is right: let T have the commit timestamp c ≤ F. When F was told, T's write of the primary had been applied, or it never will be (P5 of
-// docs/decisions/0041-sessions-and-the-frontier.md, with that write for the write of its group). Whoever reads later, and knows F, finds the same, for ever. Before T requested c, it had locked all its rows. Each of
-// them has T's lock or its version when it is read, or T was rolled back. So a reader at F sees all of T or nothing, and the same each time. If c > F, it passes over T's
-// versions, and over its locks by either of the two answers. A record may have been collected, but only after the lock that told of it was gone (see DB.Collect): the reader then finds
-// that the row has changed, and reads it again.
-
 // Stamp is the commit timestamp of a transaction, as a write in a group: a *client.FrontierWrite of package github.com/isotone/isotone/client, with FrontierOptions.U64.
 type Stamp interface {
 	// Stamp returns the timestamp, which is larger than all that anybody had received before it was requested, and of the 64-bit form.

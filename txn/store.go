@@ -62,7 +62,7 @@ const (
 // # Errors and unknown outcomes
 //
 // Any error of Write or Raise means that the outcome is unknown: the write has been applied, or never
-// will be, or will be at any later time. The package copes with all of these. But a write must be
+// will be, or will be at any later time; only that of a fence says more ([Fenced]). The package copes with all of these. But a write must be
 // applied at most once: a driver that repeats requests by itself after a lost answer must be told not
 // to. Errors of the other methods have no effect. All methods return soon after ctx is done.
 //

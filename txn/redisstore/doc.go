@@ -14,7 +14,7 @@
 //	{accounts/0}row:KEY     a hash: revision, lock, and the versions and records by timestamp
 //	{accounts/0}stamps:KEY  a sorted set: the timestamps of the versions and records in KEY's row
 //	{accounts/0}keys        a sorted set: the KEYs of all rows, for scans
-//	{accounts/0}points      a hash: the points of the store; part 0 only
+//	{accounts/0}points      a hash: the points of the store, in part 0 only, and the fence of the part
 //	{accounts/0}parts       the number of parts; part 0 only
 //	{accounts/0}none        never exists; see below
 //
