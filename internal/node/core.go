@@ -4,7 +4,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/redislock"
 	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/session"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/telemetry"
@@ -35,6 +37,9 @@ type core struct {
 	// timelines are changes that operators wait for.
 	timelines timelineRequests
 	sessions  sessions
+	// keeper has the locks of Redis libraries, whose session is on keeperConn.
+	keeper     *redislock.Keeper
+	keeperConn session.Conn
 	quotas    quotas
 	busy      telemetry.Busy // timelines that this process owns, or owned
 	// forwarder asks the leader for what reaches this loop; nil: nobody does.
@@ -91,6 +96,7 @@ func (c *core) Turn() {
 	c.next.Ticks, c.next.Behind = ticks, c.node.ids.takeBehind()
 	op := c.takeOperation()
 	c.readClocks()
+	c.keepRedisLocks()
 	if c.steps != nil {
 		c.steps.Before(c.replica, &c.next)
 	}
@@ -283,6 +289,7 @@ func (c *core) Close() {
 	}
 	c.lessor.close(err)
 	c.closeWatches(err)
+	c.keeper.Stop(err)
 	if c.forwarder != nil {
 		c.forwarder.Close()
 	}

@@ -154,6 +154,7 @@ func (n *Node) build(loops []*loop.Loop, r *replica.Replica, store *storage.Stor
 		lessor: lessor{open: map[uint64]*front.WorkerRequest{}}, timelines: timelineRequests{open: map[uint64]chan<- replica.TimelineAnswer{}},
 		sessions: sessions{tells: map[session.Conn]func(session.Message){}}, forwarder: forwarder(loops[0]), wall: n.cfg.Clock.Wall(),
 	}
+	c.openKeeper()
 	c.disk.saved = func(w *replica.Write) { n.post(func() { c.next.Persisted = w }) }
 	c.disk.failed = n.fail
 	c.disk.observe = func(took time.Duration, size int64) {

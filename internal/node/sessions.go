@@ -7,6 +7,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/redislock"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/session"
 	"github.com/isotone/isotone/internal/front"
@@ -69,6 +70,10 @@ func (c *core) closeSession(conn session.Conn) {
 func (c *core) askSession(r *front.SessionRequest) {
 	if c.sessions.tells[r.Conn] == nil && (r.Lock == nil || r.Lock.Op != session.LockBreak) {
 		c.later(func() { r.Err = errSessionConns; r.Done(r) })
+		return
+	}
+	if r.Bind != nil && r.Bind.ID == redislock.SessionID && r.Conn != c.keeperConn {
+		c.later(func() { r.Err = errReservedSession; r.Done(r) })
 		return
 	}
 	b := &front.Batch{Local: true, Done: func(b *front.Batch) { answerSession(r, b) }}
@@ -182,7 +187,9 @@ func (c *core) answersWatch(w *front.SessionWatch, over bool) bool {
 	default:
 		w.Holders = nil
 		for _, h := range c.replica.Holders(w.Prefix, holdersMax) {
-			w.Holders = append(w.Holders, c.holder(h))
+			if _, shown := redislock.ValueOf(h); shown {
+				w.Holders = append(w.Holders, c.holder(h))
+			}
 		}
 	}
 	w.Done(w)
@@ -204,7 +211,8 @@ func (c *core) redirect() error {
 
 // holder describes a hold.
 func (c *core) holder(h oracle.Hold) front.Holder {
-	return front.Holder{Name: h.Name, Token: h.Token, Value: h.Value, Session: c.hashSession(h.Session), Label: c.replica.Label(h.Session)}
+	value, _ := redislock.ValueOf(h)
+	return front.Holder{Name: h.Name, Token: h.Token, Value: value, Session: c.hashSession(h.Session), Label: c.replica.Label(h.Session)}
 }
 
 // hashSession returns what others are told of a session. Its ID is a secret: whoever has it can bind it.

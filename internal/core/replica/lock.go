@@ -334,6 +334,9 @@ func (r *Replica) OldestHolders(limit int) []oracle.Hold {
 	return list[:min(len(list), limit)]
 }
 
+// HoldsOf returns the holds of a session by name, as [Replica.Holder] does.
+func (r *Replica) HoldsOf(id session.ID) []oracle.Hold { return r.state.Holds.Of(uint64(id)) }
+
 // Holders returns the holds of at most limit locks whose names begin with prefix, by name, as [Replica.Holder] does.
 func (r *Replica) Holders(prefix string, limit int) (list []oracle.Hold) {
 	for h := range r.state.Holds.All() {

@@ -408,5 +408,10 @@ func (r *Replica) SessionStats() (stats SessionStats, ok bool) {
 	return stats, true
 }
 
+// SessionTerm returns the term of this process, and whether it leads and has sessions.
+func (r *Replica) SessionTerm() (term uint64, leads bool) {
+	return r.term, r.leading.sessions.table != nil
+}
+
 // Upcoming returns a lower bound of the timestamps of the default order that this process may still issue in its term, zero if it serves none.
 func (r *Replica) Upcoming() isotone.Timestamp { return r.leading.alloc.Upcoming() }

@@ -286,7 +286,12 @@ func (t *Table) wait(d time.Duration, m mutant.Mutant) time.Duration {
 	if mutant.On(m) {
 		return d
 	}
-	return d*(100+rateErrorPercent)/(100-rateErrorPercent) + pauseTicks*t.tick
+	return Outlast(d) + pauseTicks*t.tick
+}
+
+// Outlast returns for how long, by the leader's clock, d may last by the clock of a client.
+func Outlast(d time.Duration) time.Duration {
+	return d * (100 + rateErrorPercent) / (100 - rateErrorPercent)
 }
 
 // look has a session looked at when it may be over.
