@@ -40,8 +40,8 @@ type core struct {
 	// keeper has the locks of Redis libraries, whose session is on keeperConn.
 	keeper     *redislock.Keeper
 	keeperConn session.Conn
-	quotas    quotas
-	busy      telemetry.Busy // timelines that this process owns, or owned
+	quotas     quotas
+	busy       telemetry.Busy // timelines that this process owns, or owned
 	// forwarder asks the leader for what reaches this loop; nil: nobody does.
 	forwarder Forwarder
 

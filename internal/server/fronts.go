@@ -50,6 +50,8 @@ type frontsConfig struct {
 	pdListener net.Listener
 	// slotsOfTimelines: see resp.Config.
 	slotsOfTimelines bool
+	// redisScripts are those of libraries for locks in Redis; nil: these are not served.
+	redisScripts *resp.Scripts
 	// tlsRequired refuses clients without TLS.
 	tlsRequired bool
 	// stats is nil unless requests are measured, trace unless they are traced.
@@ -163,9 +165,14 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 	})
 	lessor, _ := b.(front.Lessor) // a node is
 	sessions, _ := b.(front.Sessions)
+	redisLocks, _ := b.(front.RedisLocks)
+	if cfg.redisScripts == nil {
+		redisLocks = nil
+	}
 	redis := resp.New(resp.Config{
 		Backend: b, IDs: ids, Clock: cfg.web.Clock, Lessor: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Trace: cfg.trace, Version: cfg.version,
 		Post: func(f func()) { l.Post(f) }, SlotsOfTimelines: cfg.slotsOfTimelines, Sessions: sessions,
+		RedisLocks: redisLocks, Scripts: cfg.redisScripts,
 	})
 	var g *gate.Gate
 	entry := gate.Config{

@@ -327,6 +327,7 @@ func (k *Keeper) carryOut(l *lock, r *request) {
 	matches := ours && (r.Any || l.value == r.Value)
 	switch {
 	case r.Op == Read:
+		r.Done = matches
 		k.answer(r, nil)
 	case ofSession && (r.Any || r.Op == Set):
 		k.answer(r, errSession)

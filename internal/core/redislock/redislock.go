@@ -72,7 +72,7 @@ type Request struct {
 
 // Reply answers a [Request].
 type Reply struct {
-	// Done: the lock was taken, freed or refreshed.
+	// Done: the lock was taken, freed or refreshed; of Read: it has the Value.
 	Done bool
 	// Held: somebody held the lock before, with the Value and the Token.
 	Held  bool

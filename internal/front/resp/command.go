@@ -32,7 +32,7 @@ type catalog struct {
 
 // newCatalog returns the catalog. A package variable would be an initialization cycle: the
 // command COMMAND refers to the catalog.
-func newCatalog() *catalog {
+func newCatalog(redisLocks bool) *catalog {
 	fast, slow := []string{"loading", "stale", "fast"}, []string{"loading", "stale"}
 	c := &catalog{byName: map[string]*command{}, list: []*command{
 		{"TS", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", access.Timestamps, (*conn).runTS},
@@ -67,6 +67,9 @@ func newCatalog() *catalog {
 		{"INFO", -1, 0, slow, "server", "Describes this node.", 0, (*conn).runInfo},
 		{"CLUSTER", -2, 0, slow, "cluster", "Describes the cluster: who has which slots.", 0, (*conn).runCluster},
 	}}
+	if redisLocks {
+		c.list = append(c.list, redisCommands()...)
+	}
 	for _, cmd := range c.list {
 		c.byName[cmd.name] = cmd
 	}
@@ -151,7 +154,7 @@ func (cmd *command) or() access.Roles {
 
 // isOfSessions reports whether a command is about sessions, locks or frontiers.
 func (cmd *command) isOfSessions() bool {
-	return cmd.name == sessionCommand || cmd.name == lockCommand || cmd.name == frontierCommand
+	return cmd.needs&(access.Locks|access.Frontier) != 0
 }
 
 func isFree(name string) bool { return slices.Contains(free, name) }
@@ -230,7 +233,7 @@ func (c *conn) runQuit(_ [][]byte, r *reply) error {
 }
 
 func (c *conn) runReset(_ [][]byte, r *reply) error {
-	c.resp3, c.local, c.name, c.transaction = false, false, "", nil
+	c.resp3, c.local, c.database, c.name, c.transaction = false, false, 0, "", nil
 	c.endSession()
 	c.session.Reset()
 	r.simple("RESET")
@@ -239,12 +242,17 @@ func (c *conn) runReset(_ [][]byte, r *reply) error {
 
 func (c *conn) runSelect(args [][]byte, r *reply) error {
 	n, err := strconv.Atoi(string(args[1]))
+	most := 0
+	if c.front.hasRedisLocks() {
+		most = databasesMax - 1
+	}
 	switch {
 	case err != nil:
 		r.fault("ERR", "value is not an integer or out of range")
-	case n != 0:
-		r.fault("ERR", "DB index is out of range: there is only 0")
+	case n < 0 || n > most:
+		r.fault("ERR", [2]string{"DB index is out of range: there is only 0", fmt.Sprintf("DB index is out of range: there are 0 to %d", most)}[bit(most > 0)])
 	default:
+		c.database = uint8(n)
 		r.ok()
 	}
 	return nil

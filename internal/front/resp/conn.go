@@ -68,6 +68,7 @@ type conn struct {
 	closed   bool
 	resp3    bool
 	local    bool   // by CLIENT FORWARD OFF: no other node is asked
+	database uint8  // by SELECT, with REDIS_LOCKS
 	slot     uint16 // of the key of the command that is run; see redirectSlot
 	textIDs  bool   // the client's library rounds integers: ids are strings unless it asks otherwise
 }

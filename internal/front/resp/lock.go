@@ -40,6 +40,11 @@ func (c *conn) runLock(args [][]byte, r *reply) error {
 	case "GET", "WATCH", "LIST":
 		c.runLockWatch(args, r)
 		return nil
+	case "TOKEN":
+		if c.front.hasRedisLocks() {
+			c.runLockToken(args, r)
+			return nil
+		}
 	}
 	l, err := parseLock(args)
 	if err == nil && l.Op != session.LockBreak { // operators may break all

@@ -54,6 +54,9 @@ type Config struct {
 	Lessor front.Lessor
 	// Sessions answers SESSION, LOCK and FRONTIER; nil means that there are no sessions here.
 	Sessions front.Sessions
+	// RedisLocks and Scripts answer what libraries for locks in Redis send; nil: their commands are unknown.
+	RedisLocks front.RedisLocks
+	Scripts    *Scripts
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the choice
 	// to the backend.
 	Mode isotone.ReadMode
@@ -99,7 +102,7 @@ func New(cfg Config) *Front {
 	if cfg.Clock == nil {
 		cfg.Clock = front.NoClock{}
 	}
-	return &Front{cfg: cfg, commands: newCatalog(), stamper: front.NewStamper(cfg.Clock), after: time.AfterFunc}
+	return &Front{cfg: cfg, commands: newCatalog(cfg.RedisLocks != nil), stamper: front.NewStamper(cfg.Clock), after: time.AfterFunc}
 }
 
 // Open returns the handler for c, or nil, which closes c, after Stop. The listener's
@@ -144,15 +147,18 @@ func (f *Front) Stop() {
 func (f *Front) Conns() int { return int(f.openNow.Load()) }
 
 // CommandNames returns the names of all commands in capitals, sorted. A line that begins
-// with one of them, in any case, is an inline command.
+// with one of them, in any case, is an inline command. Those of REDIS_LOCKS are not among them: GET begins requests of HTTP, too.
 func CommandNames() []string {
 	var names []string
-	for _, c := range newCatalog().list {
+	for _, c := range newCatalog(false).list {
 		names = append(names, c.name)
 	}
 	slices.Sort(names)
 	return names
 }
+
+// hasRedisLocks reports whether the commands of REDIS_LOCKS are known.
+func (f *Front) hasRedisLocks() bool { return f.cfg.RedisLocks != nil }
 
 func (f *Front) remove(c *conn) {
 	last := len(f.conns) - 1

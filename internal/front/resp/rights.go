@@ -18,9 +18,9 @@ type Right struct {
 // free are the commands of clients that have no role: to get one, or to leave.
 var free = []string{"AUTH", "HELLO", "QUIT", "RESET"}
 
-// Rights returns what each command needs.
+// Rights returns what each command needs, with those of REDIS_LOCKS.
 func Rights() (list []Right) {
-	for _, cmd := range newCatalog().list {
+	for _, cmd := range newCatalog(true).list {
 		list = append(list, Right{cmd.name, cmd.needs, cmd.needs == 0 && !isFree(cmd.name), cmd.or(), cmd.name == clockCommand})
 		if cmd.name == workerCommand {
 			for _, sub := range operatorsCommands {

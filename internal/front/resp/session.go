@@ -51,9 +51,10 @@ type sessions struct {
 
 // sessionWait is a command about sessions that waits.
 type sessionWait struct {
-	// request or watch is what the backend was asked; the other is nil.
+	// request, watch or redis is what the backend was asked; the others are nil.
 	request *front.SessionRequest
 	watch   *front.SessionWatch
+	redis   *front.RedisLockRequest
 	// answer appends the answer once that has succeeded.
 	answer func(*reply)
 	// lock is what is waited for besides; nil: nothing.
@@ -323,11 +324,14 @@ func (c *conn) askSessions() {
 		c.endSessionWait(err)
 		return
 	}
-	if w.watch != nil {
+	switch {
+	case w.watch != nil:
 		c.front.cfg.Sessions.WatchSessions(w.watch)
-		return
+	case w.redis != nil:
+		c.front.cfg.RedisLocks.AskRedisLock(w.redis)
+	default:
+		c.front.cfg.Sessions.AskSession(w.request)
 	}
-	c.front.cfg.Sessions.AskSession(w.request)
 }
 
 // mayBeLong reports whether more is waited for than an answer of the leader.

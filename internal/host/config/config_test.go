@@ -84,7 +84,7 @@ var fixed = []string{
 	"NODE_ID", "HTTP_PORT", "RAFT_ADDR", "PEERS", "ADVERTISE_ADDR", "DATA_DIR",
 	"EPOCH_INTERVAL_MS", "EPOCH_DEADLINE_LIMIT", "TIMESTAMP_REQUEST_BUFFER",
 	"READ_MODE", "RTT_MS", "LOOPS", "DEBUG", "PRETTY", "LOG_TIME_MS", "THRIFT_PORT", "PD_PORT", "ADMIN_ADDR", "METRICS_ADDR", "REQUIRE_TLS", "REQUIRE_DATA",
-	"TRACE_ENDPOINT", "TRACE_SAMPLE", "PEER_TLS_CERT", "PEER_TLS_KEY", "PEER_TLS_CA", "PEER_TLS_CRL", "TLS_CLIENT_CRL", "PEER_ALLOWED_NAMES", "PEER_INSECURE", "JOIN", "TIMELINES", "GROUP_PLACEMENT", "CLUSTER_SLOTS", "PD_KEYSPACE_GROUPS",
+	"TRACE_ENDPOINT", "TRACE_SAMPLE", "PEER_TLS_CERT", "PEER_TLS_KEY", "PEER_TLS_CA", "PEER_TLS_CRL", "TLS_CLIENT_CRL", "PEER_ALLOWED_NAMES", "PEER_INSECURE", "JOIN", "TIMELINES", "GROUP_PLACEMENT", "CLUSTER_SLOTS", "REDIS_LOCKS", "PD_KEYSPACE_GROUPS",
 }
 
 func TestDefault_IsWhatNothingSetGives(t *testing.T) {
@@ -199,6 +199,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"TIMELINES", "timelines", "x", "0, 1, true or false"},
 		{"GROUP_PLACEMENT", "group-placement", "none", "spread or leader"},
 		{"CLUSTER_SLOTS", "cluster-slots", "owners", "leader or timelines"},
+		{"REDIS_LOCKS", "redis-locks", "yes", "0, 1, true or false"},
 		{"RTT_MS", "rtt-ms", "0", "from 1 to 10000"},
 		{"INTERVAL_MS", "interval-ms", "19", "want 0, for no intervals, or a whole number from 20 to 10000"},
 		{"SHUTDOWN_DELAY_MS", "shutdown-delay-ms", "600001", "from 0 to 600000"},

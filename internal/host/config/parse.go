@@ -115,6 +115,7 @@ func (f *Flags) Parse() (Settings, error) {
 	p.pd(f, &s)
 	p.snowflakes(f, &s)
 	s.LiveInterval = p.milliseconds("live-interval-ms", f.LiveIntervalMS, liveIntervalMSMin, liveIntervalMSMax)
+	s.RedisLocks = p.onOff("redis-locks", f.RedisLocks)
 	s.RequireData = p.onOff("require-data", f.RequireData)
 	s.RequireTLS = p.onOff("require-tls", f.RequireTLS)
 	if s.RequireTLS && f.AdminAddr != "" && !isLoopback(f.AdminAddr) {

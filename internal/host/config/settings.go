@@ -59,6 +59,7 @@ type Settings struct {
 	Timelines              bool          // see node.Config.Timelines
 	GroupSettle            time.Duration // of GROUP_PLACEMENT; see node.Config.GroupSettle
 	SlotsOfTimelines       bool          // CLUSTER_SLOTS=timelines
+	RedisLocks             bool          // serve libraries for locks in Redis
 	Forward                bool
 	ForwardCA              string // "": FORWARD without TLS
 	ForwardCredentialFile  string // "": none

@@ -62,6 +62,7 @@ type Metrics struct {
 	elections     prometheus.Counter
 	suspected     prometheus.Counter
 	stalls        prometheus.Counter
+	scripts       prometheus.Counter
 	clockBackward prometheus.Counter
 	leasesLost    prometheus.Counter
 	leaseServed   prometheus.Counter
@@ -97,6 +98,7 @@ func NewMetrics(version string) *Metrics {
 		elections:     r.Counter("elections_total", "Changes of leader that this node has seen."),
 		suspected:     r.Counter("leader_suspected_total", "Times that this node, as a follower, gave up its leader: it was silent for too long, or its address refused connections."),
 		stalls:        r.Counter("stalls_total", "Times that this process did not run for half of the shortest election timeout or longer."),
+		scripts:       r.Counter("redis_scripts_unknown_total", "Scripts of Redis clients that were refused, as they are not those of a known library for locks (REDIS_LOCKS)."),
 		clockBackward: r.Counter("clock_backward_total", "Times the wall clock was seen to jump back."),
 		leasesLost:    r.Counter("leases_lost_total", "Leases that ended, by time or with the leadership."),
 		node:          newNodeGauges(r),
@@ -221,6 +223,9 @@ func (m *Metrics) CountElection() { m.elections.Inc() }
 
 // CountLeaderSuspected counts a leader that this follower gave up.
 func (m *Metrics) CountLeaderSuspected() { m.suspected.Inc() }
+
+// CountUnknownScript counts a script of a Redis client that is not known. It is safe for concurrent use.
+func (m *Metrics) CountUnknownScript() { m.scripts.Inc() }
 
 // CountStall counts a time in which the process did not run.
 func (m *Metrics) CountStall() { m.stalls.Inc() }

@@ -126,6 +126,7 @@ func TestMetrics_CountWhatTheyAreTold(t *testing.T) {
 	m.AddMessagesDropped("output_full", 4)
 	m.AddProposalsDropped(5)
 	m.CountStall()
+	m.CountUnknownScript()
 	m.SetDatabaseSize(4096)
 	m.CountClockBackward()
 	m.ObserveStorageWrite(2 * time.Millisecond)
@@ -167,6 +168,7 @@ func TestMetrics_CountWhatTheyAreTold(t *testing.T) {
 		`isotone_peer_messages_dropped_total{reason="unsendable"} 0`,
 		`isotone_proposals_dropped_total 5`,
 		`isotone_stalls_total 1`,
+		`isotone_redis_scripts_unknown_total 1`,
 		`isotone_storage_database_bytes 4096`,
 		`isotone_clock_backward_total 1`,
 		`isotone_storage_write_seconds_sum 0.002`,
