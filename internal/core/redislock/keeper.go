@@ -321,7 +321,10 @@ func (k *Keeper) carryOut(l *lock, r *request) {
 	case ofSession:
 		r.Reply = Reply{Held: true, Value: h.Value, Token: h.Token, Forever: true}
 	case ours:
-		r.Reply = Reply{Held: true, Value: l.value, Token: l.token, Left: l.until - k.now, Forever: l.until == never}
+		r.Reply = Reply{Held: true, Value: l.value, Token: l.token, Forever: l.until == never}
+		if !r.Forever {
+			r.Left = l.until - k.now
+		}
 	}
 	free := !held && l.token == 0
 	matches := ours && (r.Any || l.value == r.Value)

@@ -238,6 +238,8 @@ func (c *conn) runClient(args [][]byte, r *reply) error {
 		r.ok()
 	case sub == "TRACKING" && n == 3 && strings.EqualFold(string(args[2]), "OFF"):
 		r.ok()
+	case sub == "TRACKING" && n == 4 && is(args[2], "ON") && is(args[3], "OPTIN") && c.front.hasRedisLocks():
+		r.ok() // rueidis asks for it; nothing is tracked before CLIENT CACHING YES, which is refused
 	case sub == "TRACKING":
 		r.fault("ERR", "CLIENT TRACKING is not supported: there are no keys, so there is nothing to cache")
 	case sub == "TRACKINGINFO" && n == 2:

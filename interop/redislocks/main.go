@@ -1,0 +1,82 @@
+// Command redislocks stands in for redis-server where the tests of libraries for locks start one. It reads a configuration from its standard input, of which it takes port and
+// unixsocket, and passes connections on to the node at NODE, each with a database of its own for each server: the port less FIRST_PORT.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+)
+
+func main() {
+	log.SetFlags(0)
+	settings := map[string]string{}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		key, value, _ := strings.Cut(lines.Text(), " ")
+		settings[key] = value
+	}
+	port, err := strconv.Atoi(settings["port"])
+	first, firstErr := strconv.Atoi(os.Getenv("FIRST_PORT"))
+	if err != nil || firstErr != nil {
+		log.Fatal("redislocks: want a port in the configuration, and FIRST_PORT in the environment")
+	}
+	ended := make(chan error)
+	listen := func(network, addr string) {
+		ln, err := net.Listen(network, addr)
+		if err != nil {
+			log.Fatal(err)
+		}
+		go func() { ended <- serve(ln, os.Getenv("NODE"), max(0, port-first)) }()
+	}
+	if port != 0 { // as for Redis, 0 stands for none
+		listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	}
+	if path := settings["unixsocket"]; path != "" {
+		listen("unix", path)
+	}
+	fmt.Println("Ready to accept connections")
+	log.Fatal(<-ended)
+}
+
+// serve passes on the connections that ln accepts.
+func serve(ln net.Listener, node string, database int) error {
+	for {
+		client, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			if err := relay(client, node, database); err != nil {
+				log.Print(err)
+			}
+		}()
+	}
+}
+
+// relay passes on a connection, in a database.
+func relay(client net.Conn, node string, database int) error {
+	defer client.Close()
+	server, err := net.Dial("tcp", node)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	if _, err := fmt.Fprintf(server, "SELECT %d\r\n", database); err != nil {
+		return err
+	}
+	answer := make([]byte, len("+OK\r\n"))
+	if _, err := io.ReadFull(server, answer); err != nil || string(answer) != "+OK\r\n" {
+		return fmt.Errorf("SELECT %d is answered by %q: %w", database, answer, err)
+	}
+	go func() {
+		_, _ = io.Copy(server, client) // ends with the connection
+		_ = server.(*net.TCPConn).CloseWrite()
+	}()
+	_, _ = io.Copy(client, server) // the same
+	return nil
+}
