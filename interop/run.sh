@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
 libraries=${INTEROP_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/isotone-interop}
 
-quick=(curl_http1 curl_http10 curl_http2 curl_http3 h2spec nghttp h2load node_http2 httpx ab hey wrk redis_cli redis_benchmark redis_py ioredis node_redis thriftpy2 grpc_go grpcio grpc_js)
+quick=(curl_http1 curl_http10 curl_http2 curl_http3 h2spec nghttp h2load node_http2 httpx ab hey wrk redis_cli redis_benchmark redis_py redis_py_lock redislock redsync ioredis node_redis thriftpy2 grpc_go grpcio grpc_js)
 slow=(go_redis vegeta k6 memtier jedis lettuce redis_rs tonic grpc_java)
 all=("${quick[@]}" "${slow[@]}")
 
@@ -50,11 +50,11 @@ start() {
     base=$((20000 + RANDOM % 10000))
   done
   (cd "$work" && exec ./isotone dev --no-forward --port "$base") >"$work/dev.log" 2>&1 & pids+=($!)
-  # Thrift is on a node of its own: "isotone dev" does not serve it.
-  (cd "$work" && HTTP_PORT=$((base + 3)) RAFT_ADDR=127.0.0.1:$((base + 4)) THRIFT_PORT=$((base + 5)) DATA_DIR="$work/one" \
+  # Thrift and locks of Redis libraries are on a node of its own: "isotone dev" does not serve them.
+  (cd "$work" && REDIS_LOCKS=1 HTTP_PORT=$((base + 3)) RAFT_ADDR=127.0.0.1:$((base + 4)) THRIFT_PORT=$((base + 5)) DATA_DIR="$work/one" \
     exec ./isotone serve) >"$work/one.log" 2>&1 & pids+=($!)
   nodes=(127.0.0.1:"$base" 127.0.0.1:$((base + 1)) 127.0.0.1:$((base + 2)))
-  thrift=127.0.0.1:$((base + 5))
+  redis_locks=127.0.0.1:$((base + 3)) thrift=127.0.0.1:$((base + 5))
   local node
   for node in "${nodes[@]}" 127.0.0.1:$((base + 3)); do
     for _ in $(seq 300); do
@@ -291,6 +291,67 @@ check_redis_py() {
   python_with redis || return
   "$libraries/venv/bin/python" -c 'import redis; print(redis.__version__, end=", ")' && "$libraries/venv/bin/python" "$here/redis_py.py" "${addrs[@]}"
 }
+
+# tests_of builds the tests of a Go module, in a copy of its sources: tests_of DIRECTORY MODULE.
+tests_of() {
+  need go "install Go" || return
+  local dir
+  dir=$(cd "$work" && go mod download -json "$2" 2>/dev/null | sed -n 's/.*"Dir": "\(.*\)".*/\1/p') && [ -n "$dir" ] || { echo "the Go module $2 cannot be fetched"; return 77; }
+  mkdir -p "$1" && cp -r "$dir/." "$1" && chmod -R u+w "$1" && (cd "$1" && go test -c -o tests . >build.log 2>&1) || { tail -3 "$1/build.log"; return 77; }
+}
+
+# with_locks runs the tests of a Go package of locks, with what stands in for redis-server (see redislocks): with_locks DIRECTORY FIRST-PORT OPTION ...
+with_locks() {
+  local dir=$1 first=$2; shift 2
+  try_thrice with_locks_once "$dir" "$first" "$@" && echo "$(grep -c '^--- PASS' "$work/tests") of its own tests pass"
+}
+with_locks_once() {
+  local dir=$1 first=$2; shift 2
+  # Some tests leave locks behind: another try gets other databases.
+  (cd "$dir" && NODE=$redis_locks FIRST_PORT=$first FIRST_DATABASE=$((tries * 64)) PATH=$work/bin:$PATH ./tests -test.timeout 5m -test.v "$@" >"$work/tests" 2>&1)
+}
+
+# try_thrice runs what writes into tests: those of these libraries count on milliseconds, and fail on a busy machine, with Redis, too.
+try_thrice() {
+  for tries in 0 1 2; do "$@" && return; done
+  grep -v '^=== ' "$work/tests" | tail -20
+  return 1
+}
+
+with_relay() { mkdir -p "$work/bin" && (cd "$root" && go build -o "$work/bin/redis-server" ./interop/redislocks); }
+
+# All tests of redislock, which want port 6379.
+check_redislock() {
+  free 6379 || { echo "its tests want port 6379, which is taken"; return 77; }
+  tests_of "$work/redislock" github.com/bsm/redislock@v0.9.4 && with_relay || return
+  NODE=$redis_locks FIRST_PORT=6379 "$work/bin/redis-server" - <<<"port 6379" >"$work/relay" 2>&1 & pid=$!
+  local status
+  echo -n "0.9.4: "
+  until grep -q Ready "$work/relay" || ! kill -0 $pid 2>/dev/null; do sleep 0.05; done
+  with_locks "$work/redislock" 6379; status=$?
+  kill $pid
+  return $status
+}
+
+# All tests of redsync but those through rueidis: that is a cluster client, and finds one cluster behind the eight servers that they want for one lock.
+# Through the other clients, each server is a database of the node.
+check_redsync() {
+  free {51200..51247} || { echo "its tests want the ports 51200 to 51247, of which some are taken"; return 77; }
+  tests_of "$work/redsync" github.com/go-redsync/redsync/v4@v4.18.1 && with_relay && echo -n "4.18.1, without rueidis: " && with_locks "$work/redsync" 51200 -test.skip /rueidis
+}
+
+# All tests of redis-py's locks, with our fixtures: its own need FLUSHDB.
+check_redis_py_lock() {
+  need python3 "install Python 3" || return 77
+  local venv=$libraries/redis-5.2.1
+  [ -x "$venv/bin/pytest" ] || { python3 -m venv "$venv" && "$venv/bin/pip" install -q redis==5.2.1 pytest; } >/dev/null 2>&1 || { echo "pip cannot install redis-py and pytest"; return 77; }
+  [ -f "$venv/redis-5.2.1.tar.gz" ] || "$venv/bin/pip" download -q --no-deps --no-binary :all: -d "$venv" redis==5.2.1 >/dev/null 2>&1 || { echo "pip cannot fetch the sources of redis-py"; return 77; }
+  mkdir -p "$work/redis_py/tests" && tar xzf "$venv/redis-5.2.1.tar.gz" -C "$work/redis_py" --strip-components=1 redis-5.2.1/tests/__init__.py redis-5.2.1/tests/test_lock.py &&
+    cp "$here/redislocks/conftest.py" "$work/redis_py/tests" || return 1
+  try_thrice test_redis_py "$venv/bin/python" && echo "5.2.1: $(tail -1 "$work/tests"), its own tests of locks"
+}
+
+test_redis_py() { (cd "$work/redis_py" && "$1" -m pytest -q -p no:cacheprovider --node "$redis_locks" tests >"$work/tests" 2>&1); }
 
 check_ioredis() { with_node && check_module ioredis ioredis; }
 check_node_redis() { with_node && check_module redis node_redis; }

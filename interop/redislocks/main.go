@@ -1,5 +1,5 @@
 // Command redislocks stands in for redis-server where the tests of libraries for locks start one. It reads a configuration from its standard input, of which it takes port and
-// unixsocket, and passes connections on to the node at NODE, each with a database of its own for each server: the port less FIRST_PORT.
+// unixsocket, and passes connections on to the node at NODE, with a database of its own for each server: the port less FIRST_PORT, plus FIRST_DATABASE.
 package main
 
 import (
@@ -25,13 +25,15 @@ func main() {
 	if err != nil || firstErr != nil {
 		log.Fatal("redislocks: want a port in the configuration, and FIRST_PORT in the environment")
 	}
+	database, _ := strconv.Atoi(os.Getenv("FIRST_DATABASE")) // without: 0
+	database += max(0, port-first)
 	ended := make(chan error)
 	listen := func(network, addr string) {
 		ln, err := net.Listen(network, addr)
 		if err != nil {
 			log.Fatal(err)
 		}
-		go func() { ended <- serve(ln, os.Getenv("NODE"), max(0, port-first)) }()
+		go func() { ended <- serve(ln, os.Getenv("NODE"), database) }()
 	}
 	if port != 0 { // as for Redis, 0 stands for none
 		listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))

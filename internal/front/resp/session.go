@@ -335,7 +335,9 @@ func (c *conn) askSessions() {
 }
 
 // mayBeLong reports whether more is waited for than an answer of the leader.
-func (w *sessionWait) mayBeLong() bool { return w.watch != nil || w.lock != nil && w.lock.answered }
+func (w *sessionWait) mayBeLong() bool {
+	return w.watch != nil || w.redis != nil || w.lock != nil && w.lock.answered
+}
 
 // stamps returns how many are asked for.
 func (w *sessionWait) stamps() uint64 {

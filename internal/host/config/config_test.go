@@ -163,7 +163,7 @@ func TestSwitch_AcceptsBareFlagAndFourSpellings(t *testing.T) {
 func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 	path := file(t, `{"http-prt": 1, "config": "x", "data-dir": [1], "rtt-ms": 0}`)
 	env := map[string]string{"NODE_ID": "abc", "DEBUG": "maybe", "READ_MODE": "fast", "EPOCH_INTERVAL_MS": "60001"}
-	_, err := parse(t, env, "--http-port=99999999", "--raft-addr=nowhere", "--admin-addr=:6060", "--metrics-addr=x", "--anonymous=timestamps,root", "--require-tls=x", "--require-data=2", "--advertise-addr=h:0",
+	_, err := parse(t, env, "--http-port=99999999", "--raft-addr=nowhere", "--admin-addr=:6060", "--metrics-addr=x", "--anonymous=timestamps,root", "--require-tls=x", "--redis-locks=yes", "--require-data=2", "--advertise-addr=h:0",
 		"--peers=0=a:1,1=b:1,1=c:1,2=b:1,3=d", "--tls-key=k", "--clock-jump-max-ms=86400001", "--epoch-deadline-limit=0",
 		"--timestamp-request-buffer=1000001", "--interval-ms=19", "--shutdown-delay-ms=600001", "--loops=65", "--max-connections=0", "--thrift-port=-1", "--pd-port=65536", "--pd-keyspace-groups=groups.json", "--pretty=2", "--log-time-ms=",
 		"--http-host=a:1", "--snowflake-epoch-ms=x", "--snowflake-layout=1/2/3", "--snowflake-lease-ms=999", "--snowflake-workers=65",
@@ -199,7 +199,6 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"TIMELINES", "timelines", "x", "0, 1, true or false"},
 		{"GROUP_PLACEMENT", "group-placement", "none", "spread or leader"},
 		{"CLUSTER_SLOTS", "cluster-slots", "owners", "leader or timelines"},
-		{"REDIS_LOCKS", "redis-locks", "yes", "0, 1, true or false"},
 		{"RTT_MS", "rtt-ms", "0", "from 1 to 10000"},
 		{"INTERVAL_MS", "interval-ms", "19", "want 0, for no intervals, or a whole number from 20 to 10000"},
 		{"SHUTDOWN_DELAY_MS", "shutdown-delay-ms", "600001", "from 0 to 600000"},
@@ -214,6 +213,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"SNOWFLAKE_WORKERS", "snowflake-workers", "65", "from 0 to 64"},
 		{"WORKER_ID", "worker-id", "", "DATACENTER_ID is set"},
 		{"LIVE_INTERVAL_MS", "live-interval-ms", "99", "from 100 to 3600000"},
+		{"REDIS_LOCKS", "redis-locks", "yes", "0, 1, true or false"},
 		{"REQUIRE_DATA", "require-data", "2", "0, 1, true or false"},
 		{"REQUIRE_TLS", "require-tls", "x", "0, 1, true or false"},
 		{"DASHBOARD", "dashboard", "2", "0, 1, true or false"},

@@ -1,0 +1,98 @@
+package node_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/core/redislock"
+	"github.com/isotone/isotone/internal/core/session"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/node"
+)
+
+// redis asks about the lock "x" of a client of a Redis library, again while the node cannot answer for the moment.
+func (k *talker) redis(q redislock.Request) *front.RedisLockRequest {
+	k.t.Helper()
+	q.Name = "x"
+	var got *front.RedisLockRequest
+	await.Until(k.t, "an answer", func() bool {
+		answered := make(chan *front.RedisLockRequest, 1)
+		k.loop.Post(func() {
+			k.ask.(front.RedisLocks).AskRedisLock(&front.RedisLockRequest{Request: q, Done: func(r *front.RedisLockRequest) { answered <- r }})
+		})
+		got = await.Receive(k.t, "an answer", answered)
+		return !errors.Is(got.Err, isotone.ErrNoLeader) && !errors.Is(got.Err, isotone.ErrOverloaded)
+	})
+	return got
+}
+
+// TestRedisLocks_OutliveTheLeader: in any loop of any node that leads, with the time and the value that they were given last.
+func TestRedisLocks_OutliveTheLeader(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *node.Config) { cfg.Loops = 2 })
+	was := c.leader()
+	k := talkers(t, c.nodes[was])
+	does := func(k *talker, q redislock.Request, done bool) *front.RedisLockRequest {
+		t.Helper()
+		r := k.redis(q)
+		if r.Err != nil || r.Reply.Done != done {
+			t.Fatalf("%+v: done %v, %v", q, r.Reply.Done, r.Err)
+		}
+		return r
+	}
+	obtain := redislock.Request{Op: redislock.Obtain, Value: "b", TTL: time.Hour}
+	does(k[0], redislock.Request{Op: redislock.Obtain, Value: "a", TTL: 30 * time.Second}, true)
+	does(k[1], redislock.Request{Op: redislock.Refresh, Value: "a", TTL: time.Hour}, true)
+	does(k[1], obtain, false)
+	token := does(k[0], redislock.Request{Op: redislock.Read, Value: "a"}, true).Token
+
+	if err := c.nodes[was].TransferLeadership(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now := c.leader()
+	if r := k[1].redis(obtain); !errors.Is(r.Err, isotone.ErrNotLeader) {
+		t.Errorf("a node that does not lead: %v", r.Err)
+	}
+	next := talkers(t, c.nodes[now])
+	does(next[1], obtain, false)
+	if r := does(next[0], redislock.Request{Op: redislock.Read, Value: "a"}, true); r.Left < 50*time.Minute || r.Token != token {
+		t.Errorf("after the change of leaders: %+v, want token %d", r.Reply, token)
+	}
+	does(next[0], redislock.Request{Op: redislock.Delete, Value: "a"}, true)
+	does(next[1], obtain, true)
+	if r := does(next[0], redislock.Request{Op: redislock.Read, Value: "b"}, true); r.Token <= token {
+		t.Errorf("token %d after %d", r.Token, token)
+	}
+	// Others see the value, and a session cannot get the lock, nor that of all these locks.
+	if h := next[0].sees(&front.SessionWatch{Lock: "x"}).Holders; len(h) != 1 || h[0].Value != "b" {
+		t.Errorf("holders: %+v", h)
+	}
+	conn := next[1].open()
+	conn.binds(5, 1, time.Minute)
+	if r, _ := conn.locks(session.LockTry, 0); !errors.Is(r.Err, isotone.ErrLocked) {
+		t.Errorf("a session: %v", r.Err)
+	}
+	r := &front.SessionRequest{Request: session.Request{Bind: &session.Bind{ID: redislock.SessionID, Epoch: 9, TTL: time.Minute}}}
+	if next[0].open().says(r); !errors.Is(r.Err, isotone.ErrInvalidArgument) {
+		t.Errorf("somebody binds the session of these locks: %v", r.Err)
+	}
+}
+
+// TestRedisLocks_EndByThemselves, and then others get them.
+func TestRedisLocks_EndByThemselves(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	k := talkers(t, c.nodes[c.leader()])[0]
+	began := time.Now()
+	first := k.redis(redislock.Request{Op: redislock.Obtain, Value: "a", TTL: 50 * time.Millisecond})
+	if !first.Reply.Done || first.Err != nil {
+		t.Fatalf("%+v: %v", first.Reply, first.Err)
+	}
+	await.Until(t, "the lock is free", func() bool {
+		return k.redis(redislock.Request{Op: redislock.Obtain, Value: "b", TTL: time.Hour}).Reply.Done
+	})
+	if took := time.Since(began); took < 50*time.Millisecond {
+		t.Errorf("it was free after %v", took)
+	}
+}
