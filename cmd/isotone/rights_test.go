@@ -165,7 +165,7 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 	list := rig.NewUserList(t, `{"users": {`+strings.Join(users, ", ")+`, "nobody": {"roles": [], "secrets": ["HASH"]}}}`)
 	run := func(host string, change func(*config.Settings)) *process {
 		p := newProcess(t, 1)
-		p.s.HTTPHost, p.s.ThriftPort = host, portOf(t, freeAddrs(t, 1)[0])
+		p.s.HTTPHost, p.s.ThriftPort, p.s.RedisLocks = host, portOf(t, freeAddrs(t, 1)[0]), true
 		change(&p.s)
 		p.start()
 		p.ready()
@@ -269,6 +269,7 @@ func (v *visitor) asksRedis(t *testing.T) (served int) {
 		}
 		c.Send(strings.TrimSpace(r.Command + " " + map[string]string{
 			"ECHO": "x", "SELECT": "0", "CLIENT": "ID", "WATCH": "k", "CONFIG": "GET x", "CLUSTER": "INFO", "WORKER": "HELP", "AUTH": "x y", "WORKER REVOKE": "9999", "TSIN": "x", "TS64IN": "x", "ORACLE": "x READ", "SESSION": "KEEP", "LOCK": "LIST", "FRONTIER": "GET x",
+			"SET": "x y NX PX 1000", "GET": "x", "DEL": "x", "EXISTS": "x", "PTTL": "x", "TTL": "x", "PEXPIRE": "x 1", "EXPIRE": "x 1", "EVAL": "x 1 x", "EVALSHA": "x 1 x", "SCRIPT": "EXISTS x",
 		}[r.Command]))
 		answer, err := c.R.ReadString('\n')
 		if err != nil && err != io.EOF {

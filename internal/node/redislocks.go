@@ -54,6 +54,25 @@ func (c *core) askRedisLock(r *front.RedisLockRequest) {
 	}
 }
 
+// breaksRedisLock has the keeper break a lock, if it is one of its own, as all of them are of one session.
+func (c *core) breaksRedisLock(r *front.SessionRequest) bool {
+	if r.Lock == nil || r.Lock.Op != session.LockBreak {
+		return false
+	}
+	if h, _ := c.replica.Holder(r.Lock.Name); session.ID(h.Session) != redislock.SessionID {
+		return false
+	}
+	q := &front.RedisLockRequest{Request: redislock.Request{Op: redislock.Break, Name: r.Lock.Name, Of: r.Lock.Token}}
+	q.Done = func(q *front.RedisLockRequest) {
+		if r.Err = q.Err; r.Err == nil && !q.Reply.Done {
+			r.Err = errBreakNotHeld
+		}
+		r.Done(r)
+	}
+	c.askRedisLock(q)
+	return true
+}
+
 // AskRedisLock hands a request to the keeper.
 func (b coreBackend) AskRedisLock(r *front.RedisLockRequest) { b.askRedisLock(r) }
 

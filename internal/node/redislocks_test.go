@@ -65,6 +65,16 @@ func TestRedisLocks_OutliveTheLeader(t *testing.T) {
 	if r := does(next[0], redislock.Request{Op: redislock.Read, Value: "b"}, true); r.Token <= token {
 		t.Errorf("token %d after %d", r.Token, token)
 	}
+	lock := &session.LockRequest{Op: session.LockBreak, Name: "x", Token: token}
+	operator := next[1].open()
+	for _, want := range []error{isotone.ErrNotHeld, nil} { // the token of the earlier holder, and of this one
+		r := &front.SessionRequest{Request: session.Request{Lock: lock}}
+		if operator.says(r); !errors.Is(r.Err, want) {
+			t.Errorf("an operator breaks the lock: %v, want %v", r.Err, want)
+		}
+		lock = &session.LockRequest{Op: session.LockBreak, Name: "x", Token: next[0].redis(redislock.Request{Op: redislock.Read, Any: true}).Token}
+	}
+	does(next[0], redislock.Request{Op: redislock.Refresh, Value: "b", TTL: time.Hour}, false)
 	// Others see the value, and a session cannot get the lock, nor that of all these locks.
 	if h := next[0].sees(&front.SessionWatch{Lock: "x"}).Holders; len(h) != 1 || h[0].Value != "b" {
 		t.Errorf("holders: %+v", h)

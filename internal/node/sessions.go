@@ -76,6 +76,9 @@ func (c *core) askSession(r *front.SessionRequest) {
 		c.later(func() { r.Err = errReservedSession; r.Done(r) })
 		return
 	}
+	if c.breaksRedisLock(r) {
+		return
+	}
 	b := &front.Batch{Local: true, Done: func(b *front.Batch) { answerSession(r, b) }}
 	if r.Count > 0 {
 		b.Counts, b.Ranges = []uint64{r.Count}, make([]isotone.Range, 1)

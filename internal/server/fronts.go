@@ -59,6 +59,14 @@ type frontsConfig struct {
 	trace *trace.Exporter
 }
 
+// redisScripts returns what knows the scripts of libraries for locks in Redis; nil if these are not served.
+func redisScripts(on bool, metrics *telemetry.Metrics) *resp.Scripts {
+	if !on {
+		return nil
+	}
+	return &resp.Scripts{Unknown: metrics.CountUnknownScript}
+}
+
 // fronts is everything that speaks with clients on one port: the hot requests in the loops,
 // all else on the standard servers.
 type fronts struct {

@@ -21,7 +21,6 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/admin"
 	"github.com/isotone/isotone/internal/front/pd"
-	"github.com/isotone/isotone/internal/front/resp"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/config"
@@ -310,14 +309,6 @@ func forwardFrom(s *config.Settings, addr string, log *slog.Logger) (*forwarding
 	return startForwarding(addr, out, log)
 }
 
-// redisScripts returns what knows the scripts of libraries for locks in Redis; nil: these are not served.
-func redisScripts(s *config.Settings, metrics *telemetry.Metrics) *resp.Scripts {
-	if !s.RedisLocks {
-		return nil
-	}
-	return &resp.Scripts{Unknown: metrics.CountUnknownScript}
-}
-
 // startFronts serves clients and operators. The node and the documents run.
 func (m *Member) startFronts(s *config.Settings, so Sockets, f memberFiles, metrics *telemetry.Metrics, o Options, log *slog.Logger) {
 	page, stats := optional(s, m.docs, metrics, log)
@@ -345,7 +336,7 @@ func (m *Member) startFronts(s *config.Settings, so Sockets, f memberFiles, metr
 		pdListener: so.PD,
 
 		slotsOfTimelines: s.SlotsOfTimelines,
-		redisScripts:     redisScripts(s, metrics),
+		redisScripts:     redisScripts(s.RedisLocks, metrics),
 
 		tlsRequired: s.RequireTLS,
 	})

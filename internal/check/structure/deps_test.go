@@ -30,6 +30,7 @@ internal/core/timeline:         internal/core/mutant
 internal/core/frontier:         . internal/core/mutant
 internal/core/session:          . internal/core/frontier internal/core/mutant
 internal/core/oracle:           . internal/core/timeline internal/core/mutant
+internal/core/redislock:        . internal/core/session internal/core/oracle
 internal/core/route:            internal/core/mutant
 internal/core/search:           . internal/core/mutant
 internal/core/replica:          . snowflake internal/core/interval internal/core/timeline internal/core/session internal/core/frontier internal/core/oracle internal/core/route internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
@@ -66,21 +67,21 @@ internal/host/peer:             internal/core/route internal/core/wire ; go.etcd
 client:                         . snowflake internal/reply internal/core/interval internal/core/search internal/core/session internal/host/steady
 
 internal/front/head:
-internal/front:                 . snowflake internal/core/interval internal/core/timeline internal/core/session internal/host/trace
+internal/front:                 . snowflake internal/core/interval internal/core/timeline internal/core/session internal/core/redislock internal/host/trace
 internal/front/gate:            internal/host/loop
 internal/front/httpapi:         . snowflake internal/core/interval internal/core/timeline internal/core/session internal/front
 internal/front/admin:           . internal/auth/address internal/front internal/front/httpapi
 internal/front/requestid:
 internal/front/stats:           . internal/host/trace internal/front/requestid ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 internal/front/http1:           . snowflake internal/core/interval internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/requestid
-internal/front/resp:            . snowflake internal/core/interval internal/core/timeline internal/core/session internal/core/frontier internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/requestid
+internal/front/resp:            . snowflake internal/core/interval internal/core/timeline internal/core/session internal/core/redislock internal/core/frontier internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/requestid
 internal/front/grpc:            . snowflake internal/core/interval internal/core/timeline internal/auth/access internal/host/trace internal/front internal/front/httpapi ; google.golang.org/protobuf
 internal/front/pd:              . internal/auth/access internal/front internal/front/grpc internal/front/httpapi ; google.golang.org/protobuf
 internal/front/http2:           . internal/auth/access internal/host/loop internal/front internal/front/grpc internal/front/http1 ; golang.org/x/net
 internal/front/web:             . snowflake internal/core/interval internal/core/session internal/core/frontier internal/auth/access internal/host/listen internal/host/trace internal/front internal/front/grpc internal/front/httpapi internal/front/stats internal/front/requestid ; github.com/quic-go/quic-go
 internal/front/thriftrpc:       . snowflake internal/auth/access internal/host/listen internal/front ; github.com/apache/thrift
 
-internal/node:                  . snowflake disruptor internal/host/steady internal/core/interval internal/core/timeline internal/core/session internal/core/oracle internal/core/replica internal/core/wire internal/host/storage internal/host/backup internal/auth/access internal/auth/certname internal/auth/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
+internal/node:                  . snowflake disruptor internal/host/steady internal/core/interval internal/core/timeline internal/core/session internal/core/redislock internal/core/oracle internal/core/replica internal/core/wire internal/host/storage internal/host/backup internal/auth/access internal/auth/certname internal/auth/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 internal/proxy/balance:         .
 internal/proxy:                 . internal/auth/address internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/proxy/balance internal/front/requestid internal/front/stats ; golang.org/x/sys
 internal/proxy/forward:         . internal/core/timeline internal/host/loop internal/host/trace internal/front
@@ -146,6 +147,7 @@ bench/verify:                   internal/check/evidence internal/check/verify
 bench/streams:                  ; golang.org/x/net
 bench/thrift:                   snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
 interop/goredis:                . ; github.com/redis/go-redis/v9
+interop/redislocks:
 
 conformance/go:                 . client snowflake internal/check/conformance
 
@@ -161,7 +163,7 @@ const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anish
 
 // zone is the deterministic zone: the same inputs give the same effects, so the
 // simulator replays what production ran. See checkZone.
-var zone = []string{"internal/core/interval", "internal/core/timeline", "internal/core/frontier", "internal/core/session", "internal/core/oracle", "internal/core/route", "internal/core/search", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/journal", "internal/core/sim", "internal/proxy/balance"}
+var zone = []string{"internal/core/interval", "internal/core/timeline", "internal/core/frontier", "internal/core/session", "internal/core/oracle", "internal/core/redislock", "internal/core/route", "internal/core/search", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/journal", "internal/core/sim", "internal/proxy/balance"}
 
 // zoneImports are the imports that no package of the zone may have; "net/"
 // stands for all packages below net.

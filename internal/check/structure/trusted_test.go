@@ -12,7 +12,7 @@ import (
 // promising are the packages that make the promise: a defect in one of them can issue a timestamp or an ID
 // twice, or in the wrong order.
 var promising = strings.Fields(`. snowflake disruptor
-	internal/core/interval internal/core/timeline internal/core/session internal/core/frontier internal/core/oracle internal/core/route internal/core/replica internal/core/wire internal/core/journal
+	internal/core/interval internal/core/timeline internal/core/session internal/core/frontier internal/core/oracle internal/core/redislock internal/core/route internal/core/replica internal/core/wire internal/core/journal
 	internal/host/storage internal/host/backup internal/host/peer internal/host/steady internal/node`)
 
 // carrying are the packages that carry answers: a defect can give one to the wrong request, in the wrong
@@ -28,8 +28,8 @@ var supporting = strings.Fields(`internal/core/mutant internal/auth/address inte
 
 // The most lines of code, without comments and tests; ARCHITECTURE.md says so, too.
 const (
-	promisingLinesMax = 20900
-	carryingLinesMax  = 25850
+	promisingLinesMax = 21500
+	carryingLinesMax  = 26200
 )
 
 // TestTrusted_ImportsOnlyWhatIsNamed: whatever can break the promise is on a list that people read.

@@ -187,7 +187,7 @@ func (k *Keeper) ask(q session.Request, then func(error)) {
 
 // bind binds the session, and learns what it holds from earlier terms.
 func (k *Keeper) bind() {
-	k.ask(session.Request{Bind: &session.Bind{ID: SessionID, Epoch: 1, TTL: session.TTLMax, Linger: session.TTLMax}}, func(err error) {
+	k.ask(session.Request{Bind: &session.Bind{ID: SessionID, Epoch: 1, TTL: session.TTLMax, Linger: session.TTLMax, Label: "locks of Redis libraries"}}, func(err error) {
 		if err != nil || k.bound {
 			return // the sweep tries again
 		}
@@ -332,6 +332,12 @@ func (k *Keeper) carryOut(l *lock, r *request) {
 	case r.Op == Read:
 		r.Done = matches
 		k.answer(r, nil)
+	case r.Op == Break && l.token != 0 && l.token == r.Of:
+		r.Done = true
+		k.answer(r, nil)
+		if l.until, k.due = k.now, k.now; l.free == never {
+			l.free = k.now
+		}
 	case ofSession && (r.Any || r.Op == Set):
 		k.answer(r, errSession)
 	case r.takes() && free:
@@ -342,7 +348,7 @@ func (k *Keeper) carryOut(l *lock, r *request) {
 		k.answer(r, errLocked)
 	case r.Op == ObtainAgain && ours && r.Prefix > 0 && len(l.value) >= r.Prefix && len(r.Value) >= r.Prefix && l.value[:r.Prefix] == r.Value[:r.Prefix]:
 		k.refresh(l, r, r.TTL, r.Value)
-	case !matches || r.Op == Obtain || r.Op == ObtainAgain:
+	case !matches || r.Op == Obtain || r.Op == ObtainAgain || r.Op == Break:
 		k.answer(r, nil)
 	case r.Op == Delete:
 		k.remove(l, r)

@@ -296,6 +296,24 @@ func TestKeeper_WhatWasRefusedIsNotHeld(t *testing.T) {
 	r.wants("the next one", obtain("b", 0), true)
 }
 
+func TestKeeper_AnOperatorBreaksALock(t *testing.T) {
+	r := newRig(t)
+	other := Request{Op: Obtain, Name: "y", Value: "b"}
+	r.wants("a", obtain("a", 90*ms), true)
+	r.wants("another lock", other, true)
+	r.wants("break another token", Request{Op: Break, Name: "x", Of: 100}, false)
+	r.wants("break", Request{Op: Break, Name: "x", Of: 101}, true)
+	r.wants("a refreshes", refresh("a", 90*ms), false)
+	r.wait(109 * ms)
+	r.wants("b, while a may believe in it", obtain("b", 90*ms), false)
+	r.wait(ms)
+	r.wants("b", obtain("b", 90*ms), true)
+	r.wants("another lock is held still", other, false)
+	r.wants("break what has no end", Request{Op: Break, Name: "y", Of: 102}, true)
+	r.wait(0)
+	r.wants("it is free at once", other, true)
+}
+
 func TestKeeper_EndsWithTheTerm(t *testing.T) {
 	r := newRig(t)
 	r.wants("a", obtain("a", time.Second), true)

@@ -54,6 +54,9 @@ const (
 	Refresh
 	// Extend is Refresh with what is left of its time besides. A lock that is held for ever is left as it is.
 	Extend
+	// Break ends the lock with the token Of at an operator's request: its holder does not have it any more, and others may get it once the holder cannot believe in it, or
+	// at once if it is held for ever.
+	Break
 )
 
 // Request is a request of a client. All effects are those of one instant between the request and its answer.
@@ -63,8 +66,9 @@ type Request struct {
 	// Value is that of the lock: the one that it gets, or the one that it must have unless Any is set.
 	Value string
 	Any   bool
-	// Prefix is for ObtainAgain.
+	// Prefix is for ObtainAgain, Of for Break.
 	Prefix int
+	Of     isotone.Timestamp64
 	// TTL is for how long the lock is held without a refresh, in whole milliseconds. If an operation takes the lock, 0 means for ever.
 	TTL time.Duration
 	Reply

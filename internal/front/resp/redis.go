@@ -52,6 +52,9 @@ func (c *conn) askRedisLock(q redislock.Request, answer func(*reply, *redislock.
 	if err == nil {
 		err = q.Check()
 	}
+	if err == nil {
+		err = c.session.RequireName(q.Name)
+	}
 	if err != nil {
 		r.b = appendFault(r.b, faultOf(err))
 		return
