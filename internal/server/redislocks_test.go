@@ -13,7 +13,7 @@ import (
 // TestRedisLocks_ExcludeEachOther on connections in different loops, and sessions; for users with the role only.
 func TestRedisLocks_ExcludeEachOther(t *testing.T) {
 	t.Parallel()
-	n := testnode.Guarded(t, `{"users": {"locker": {"roles": ["locks"], "secrets": ["HASH"]}, "other": {"roles": ["timestamps"], "secrets": ["HASH"]}}}`, func(s *config.Settings) {
+	n := testnode.Guarded(t, `{"users": {"locker": {"roles": ["locks"], "names": ["jobs/"], "secrets": ["HASH"]}, "other": {"roles": ["timestamps"], "secrets": ["HASH"]}}}`, func(s *config.Settings) {
 		s.Loops, s.RedisLocks = 3, true
 	})
 	var by [3]*speaker
@@ -54,6 +54,11 @@ func TestRedisLocks_ExcludeEachOther(t *testing.T) {
 	for _, command := range []string{"SET x a NX", "GET x", "EVAL x 1 x", "SCRIPT LOAD x", "LOCK TOKEN x a"} {
 		if got := other.asks(command); !strings.HasPrefix(got, "-NOPERM") {
 			t.Errorf("without the role, %s: %q", command, got)
+		}
+	}
+	for _, command := range []string{"SET x a NX", "LOCK TOKEN x a"} {
+		if got := a.asks(command); !strings.HasPrefix(got, "-NOPERM user locker may not use the lock or group") {
+			t.Errorf("without the name, %s: %q", command, got)
 		}
 	}
 	if got := a.asks("EVAL x 1 x"); !strings.HasPrefix(got, "-ERR this script is not known") {

@@ -314,6 +314,19 @@ func TestKeeper_AnOperatorBreaksALock(t *testing.T) {
 	r.wants("it is free at once", other, true)
 }
 
+// A leader that is deposed has no round confirmed, and so answers nothing.
+func TestKeeper_EachRequestWaitsForARound(t *testing.T) {
+	r := newRig(t)
+	r.wants("a", obtain("a", time.Hour), true)
+	for _, q := range []Request{read(), obtain("b", time.Hour), refresh("a", time.Minute), {Op: Delete, Name: "x", Value: "b"}, {Op: Break, Name: "x", Of: 101}} {
+		err := r.begins(&q)
+		if *err != errOpen || len(r.asked) != 1 {
+			t.Errorf("%+v: %v, and %d requests to the leader", q, *err, len(r.asked))
+		}
+		r.step(r.Keeper)
+	}
+}
+
 func TestKeeper_EndsWithTheTerm(t *testing.T) {
 	r := newRig(t)
 	r.wants("a", obtain("a", time.Second), true)
