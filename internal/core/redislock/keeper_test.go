@@ -271,29 +271,36 @@ func TestKeeper_ALockOfASessionIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A request that is refused for want of room may have an effect. A lock that nobody was told of is freed.
-func TestKeeper_WhatWasRefusedIsNotHeld(t *testing.T) {
-	r := newRig(t)
-	r.does(read())
-	r.refuse = isotone.ErrOverloaded
-	q := obtain("a", 0)
-	err := r.begins(&q)
-	lost := r.asked[0] // the round
-	r.asked = nil
-	lost(r.Keeper)
-	claim := r.asked[0]
-	r.asked = nil
-	r.wait(requestMax + sweepInterval)
-	if !errors.Is(*err, isotone.ErrDeadlineExceeded) {
-		t.Fatalf("a request that was not committed: %v", *err)
+// TestKeeper_WhatIsNotCommittedInTimeIsNotHeld: a lock that nobody was told of is freed, whenever it is granted, and others can have it.
+func TestKeeper_WhatIsNotCommittedInTimeIsNotHeld(t *testing.T) {
+	for name, end := range map[string]func(r *rig, claim func(*Keeper)){
+		"it is never granted":              func(r *rig, _ func(*Keeper)) { r.step(r.Keeper) },
+		"it is granted, then cancelled":    func(r *rig, claim func(*Keeper)) { claim(r.Keeper); r.step(r.Keeper) },
+		"it is cancelled, then granted":    func(r *rig, claim func(*Keeper)) { r.step(r.Keeper); claim(r.Keeper) },
+		"the leader had no room, it seems": func(r *rig, claim func(*Keeper)) { r.refuse = isotone.ErrOverloaded; claim(r.Keeper) },
+	} {
+		r := newRig(t)
+		r.does(read())
+		q := obtain("a", 0)
+		err := r.begins(&q)
+		round := r.asked[0]
+		r.asked = nil
+		round(r.Keeper)
+		claim := r.asked[0]
+		r.asked = nil
+		r.at += requestMax
+		r.Leads(r.era, r.at)
+		if !errors.Is(*err, isotone.ErrDeadlineExceeded) {
+			t.Fatalf("%s: a request that was not committed: %v", name, *err)
+		}
+		end(r, claim)
+		r.refuse = nil
+		r.wait(sweepInterval)
+		if len(r.holds) != 0 {
+			t.Errorf("%s: it is held: %v", name, r.holds)
+		}
+		r.wants(name+": the next one", obtain("b", 0), true)
 	}
-	r.refuse = nil
-	claim(r.Keeper)
-	r.wait(sweepInterval)
-	if len(r.holds) != 0 {
-		t.Errorf("it is held: %v", r.holds)
-	}
-	r.wants("the next one", obtain("b", 0), true)
 }
 
 func TestKeeper_AnOperatorBreaksALock(t *testing.T) {
