@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 func main() {
@@ -30,6 +31,10 @@ func main() {
 	ended := make(chan error)
 	listen := func(network, addr string) {
 		ln, err := net.Listen(network, addr)
+		for try := 0; err != nil && try < 100; try++ { // a connection of somebody else may have the port for a while
+			time.Sleep(100 * time.Millisecond)
+			ln, err = net.Listen(network, addr)
+		}
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -41,8 +46,17 @@ func main() {
 	if path := settings["unixsocket"]; path != "" {
 		listen("unix", path)
 	}
+	go endWithParent(os.Getppid())
 	fmt.Println("Ready to accept connections")
 	log.Fatal(<-ended)
+}
+
+// endWithParent ends this process once the test that has started it is gone, also by a panic.
+func endWithParent(parent int) {
+	for os.Getppid() == parent {
+		time.Sleep(100 * time.Millisecond)
+	}
+	os.Exit(1)
 }
 
 // serve passes on the connections that ln accepts.
