@@ -28,7 +28,7 @@ var supporting = strings.Fields(`internal/core/mutant internal/auth/address inte
 
 // The most lines of code, without comments and tests; ARCHITECTURE.md says so, too.
 const (
-	promisingLinesMax = 21500
+	promisingLinesMax = 21700
 	carryingLinesMax  = 26200
 )
 
