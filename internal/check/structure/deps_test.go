@@ -89,7 +89,7 @@ internal/proxy/forward:         . internal/core/timeline internal/host/loop inte
 internal/inspect/survey:        .
 internal/inspect/decode:        . snowflake
 internal/inspect/dashboard:     . internal/inspect/survey
-internal/inspect/doctor:        internal/core/timeline internal/auth/certname internal/front internal/inspect/survey
+internal/inspect/doctor:        internal/core/oracle internal/core/session internal/core/timeline internal/auth/certname internal/front internal/inspect/survey
 internal/inspect/doctor/probe:  internal/front internal/inspect/survey internal/inspect/doctor ; golang.org/x/sys
 
 internal/operator:              . client internal/core/oracle internal/host/config internal/auth/address internal/host/listen internal/host/peer internal/front internal/front/admin internal/inspect/survey
