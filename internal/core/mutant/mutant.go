@@ -238,7 +238,6 @@ const (
 	LingerWithoutRate       // sessions: a session without a connection ends as soon as its linger has passed by the leader's clock
 	ExpireAfterOwnPause     // sessions: a leader that did not run counts that time
 	EndAtEOF                // sessions: a session ends with its connection
-	BreakAtOnce             // sessions: the locks of a session that an operator has broken are free before its client stops believing
 	StaleConnection         // sessions: an earlier connection of a session takes it back
 	ExpireNotCondemned      // sessions: a session that is being ended goes on
 	HeardBeforeBound        // R3: a client heeds what a leader tells before that has bound it
@@ -250,6 +249,7 @@ const (
 	KeepWithoutRound        // R3: a session is told that it is alive by a leader that may be deposed
 	BindBeforeOpen          // R2: a leader binds sessions before it has applied all entries of earlier terms
 	WaiterOutlivesSession   // R6: a lock is granted to a session that has ended
+	BreakAtOnce             // R4: the locks of a session that an operator has broken are free before its client stops believing
 	LostWakeup              // liveness: nobody gets a lock that is released
 	SnapshotWithoutHolds    // R6: a snapshot is restored without the holds
 	DigestMissesHolds       // I12: the digest of the state lacks the holds
