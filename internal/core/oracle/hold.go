@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -74,6 +75,19 @@ func (h *Holds) Of(session uint64) []Hold {
 	var list []Hold
 	for _, name := range slices.Sorted(maps.Keys(h.bySession[session])) {
 		list = append(list, h.byName[name])
+	}
+	return list
+}
+
+// Oldest returns at most limit holds, those with the smallest tokens, by token. It costs a few comparisons for each hold that there is.
+func (h *Holds) Oldest(limit int) (list []Hold) {
+	for _, have := range h.byName { // order-free: tokens differ
+		if len(list) == limit && (limit == 0 || list[limit-1].Token < have.Token) {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(list, have.Token, func(o Hold, token isotone.Timestamp64) int { return cmp.Compare(o.Token, token) })
+		list = slices.Insert(list, at, have)
+		list = list[:min(len(list), limit)]
 	}
 	return list
 }

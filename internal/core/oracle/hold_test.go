@@ -31,6 +31,9 @@ func TestState_KeepsHolds(t *testing.T) {
 	if err != nil || again.Holds.Len() != oracle.HoldsMax || again.Digest() != s.Digest() {
 		t.Fatalf("%d holds, %v", again.Holds.Len(), err)
 	}
+	if oldest := again.Holds.Oldest(3); len(oldest) != 3 || oldest[0] != claims[0].Hold || oldest[2] != claims[2].Hold || len(again.Holds.Oldest(0)) != 0 {
+		t.Errorf("the oldest: %v", oldest)
+	}
 	freed := again.Apply(2, oracle.Command{Kind: oracle.KindHold, Holds: []oracle.HoldChange{
 		{Kind: oracle.HoldRelease, Hold: oracle.Hold{Name: "shop/00000", Token: 2}},
 		{Kind: oracle.HoldRelease, Hold: oracle.Hold{Name: "shop/00000", Token: 1}},

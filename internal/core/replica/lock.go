@@ -329,10 +329,7 @@ func (l *locks) tell(id session.ID, m session.Message) {
 func (r *Replica) Holder(name string) (oracle.Hold, bool) { return r.state.Holds.Get(name) }
 
 // OldestHolders returns the holds of at most limit locks that were granted first, by token.
-func (r *Replica) OldestHolders(limit int) []oracle.Hold {
-	list := slices.SortedFunc(r.state.Holds.All(), func(a, b oracle.Hold) int { return cmp.Compare(a.Token, b.Token) })
-	return list[:min(len(list), limit)]
-}
+func (r *Replica) OldestHolders(limit int) []oracle.Hold { return r.state.Holds.Oldest(limit) }
 
 // HoldsOf returns the holds of a session by name, as [Replica.Holder] does.
 func (r *Replica) HoldsOf(id session.ID) []oracle.Hold { return r.state.Holds.Of(uint64(id)) }
