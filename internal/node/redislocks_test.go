@@ -88,6 +88,11 @@ func TestRedisLocks_OutliveTheLeader(t *testing.T) {
 	if next[0].open().says(r); !errors.Is(r.Err, isotone.ErrInvalidArgument) {
 		t.Errorf("somebody binds the session of these locks: %v", r.Err)
 	}
+	r = &front.SessionRequest{Request: session.Request{End: redislock.SessionID}}
+	if next[0].open().says(r); !errors.Is(r.Err, isotone.ErrInvalidArgument) {
+		t.Errorf("somebody ends the session of these locks: %v", r.Err)
+	}
+	does(next[0], obtain, false)
 }
 
 // TestRedisLocks_EndByThemselves, and then others get them.

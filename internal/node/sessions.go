@@ -72,7 +72,7 @@ func (c *core) askSession(r *front.SessionRequest) {
 		c.later(func() { r.Err = errSessionConns; r.Done(r) })
 		return
 	}
-	if r.Bind != nil && r.Bind.ID == redislock.SessionID && r.Conn != c.keeperConn {
+	if (r.End == redislock.SessionID || r.Bind != nil && r.Bind.ID == redislock.SessionID) && r.Conn != c.keeperConn {
 		c.later(func() { r.Err = errReservedSession; r.Done(r) })
 		return
 	}
