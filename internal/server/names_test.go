@@ -25,6 +25,9 @@ func TestNames_OverTheRedisProtocol(t *testing.T) {
 		{"FRONTIER GET orders", "-NOPERM"}, {"FRONTIER WAIT orders " + stamp, "-NOPERM"}, {"FRONTIER BLOCKERS orders", "-NOPERM"},
 		{"FRONTIER GET shop/orders", "$32"}, {"FRONTIER BLOCKERS shop/orders", "*1"},
 		{"AUTH ops " + rig.Secret, "+OK"}, {"LOCK BREAK shop/b 7", "-ERR nobody holds"}, {"LOCK GET shop/a", "-NOPERM"},
+		// The connection has the session still, but its user has the group no more.
+		{"SESSION KEEP", "+OK"}, {"FRONTIER TAKE shop/orders", "-NOPERM"}, {"SESSION KEEP TAKE shop/orders 1", "-NOPERM"}, {"FRONTIER LOW shop/orders " + stamp, "-NOPERM"},
+		{"SESSION KEEP LOW shop/orders " + stamp, "-NOPERM"}, {"SESSION KEEP DOUBT shop/orders " + stamp, "-NOPERM"}, {"FRONTIER SEALED shop/orders " + stamp, "-NOPERM"},
 	} {
 		c.Does(step.command, step.want)
 	}

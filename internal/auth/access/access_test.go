@@ -298,6 +298,34 @@ func TestWatch_TellsOfEachLoss(t *testing.T) {
 	check("map[alice:1 alice's ids:1 bob:1 bob's certificate:1 late:1]")
 }
 
+// TestWatch_TellsOfANameThatIsLost, while the roles stay.
+func TestWatch_TellsOfANameThatIsLost(t *testing.T) {
+	list := func(names string) string {
+		return `{"users": {"alice": {"roles": ["locks"], "names": [` + names + `], "secrets": ["HASH"]}}}`
+	}
+	file := users(t, "", list(`"shop/", "jobs"`))
+	c := open(t, access.Config{File: file})
+	alice := session(t, c, elsewhere)
+	if err := prove(t, alice, "alice", secret); err != nil {
+		t.Fatal(err)
+	}
+	lost := 0
+	defer alice.Watch(access.Locks, func() { lost++ }, "shop/a")()
+	for _, step := range []struct {
+		names string
+		want  int
+	}{{`"shop/"`, 0}, {`"shop/b"`, 1}, {`"jobs"`, 1}} {
+		users(t, file, list(step.names))
+		if c.Check(); lost != step.want {
+			t.Errorf("names %s: lost %d times, want %d", step.names, lost, step.want)
+		}
+	}
+	alice.Watch(access.Locks, func() { lost++ }, "shop/a")
+	if lost != 2 {
+		t.Error("a name that is lost already is not told of")
+	}
+}
+
 // TestCertificate_HasNoRightsAfterItsEnd on a connection that is older.
 func TestCertificate_HasNoRightsAfterItsEnd(t *testing.T) {
 	for _, file := range []string{"", users(t, "", `{"users": {"alice": {"roles": ["ids"], "secrets": ["HASH"]}}}`)} {

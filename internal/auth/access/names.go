@@ -47,6 +47,10 @@ func (n names) allows(name string) bool {
 	})
 }
 
+func (n names) allowsAll(list []string) bool {
+	return !slices.ContainsFunc(list, func(name string) bool { return !n.allows(name) })
+}
+
 // allowsBelow reports whether all names are allowed that begin with a prefix.
 func (n names) allowsBelow(prefix string) bool {
 	return n == nil || slices.ContainsFunc(n, func(p string) bool {

@@ -32,6 +32,9 @@ func (c *conn) runFrontier(args [][]byte, r *reply) error {
 		return nil
 	}
 	q, err := parseFrontier(args)
+	if err == nil {
+		err = c.session.RequireName(groupsOf(q)...)
+	}
 	c.ask(q, func(r *reply) { c.answerSession(q, r) }, err, r)
 	return nil
 }

@@ -80,15 +80,29 @@ func (c *conn) runSession(args [][]byte, r *reply) error {
 	if err == nil && (q.Bind != nil && len(q.Bind.Reports) > 0 || q.Group != "" || len(q.Lows)+len(q.Doubts)+len(q.Sealed) > 0) {
 		err = c.session.Require(access.Frontier)
 	}
-	if err == nil && q.Bind != nil {
-		for _, report := range q.Bind.Reports {
-			if err = c.session.RequireName(report.Group); err != nil {
-				break
-			}
-		}
+	if err == nil {
+		err = c.session.RequireName(groupsOf(q)...)
 	}
 	c.ask(q, func(r *reply) { c.answerSession(q, r) }, err, r)
 	return nil
+}
+
+// groupsOf returns the groups that a request names.
+func groupsOf(q *front.SessionRequest) (list []string) {
+	if q.Group != "" {
+		list = append(list, q.Group)
+	}
+	if q.Bind != nil {
+		for _, report := range q.Bind.Reports {
+			list = append(list, report.Group)
+		}
+	}
+	for _, said := range [][]session.GroupStamp{q.Lows, q.Doubts, q.Sealed} {
+		for _, s := range said {
+			list = append(list, s.Group)
+		}
+	}
+	return list
 }
 
 func badSession() error { return isotone.Errorf(isotone.CodeInvalidArgument, "%s", sessionUsage) }

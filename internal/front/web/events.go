@@ -50,7 +50,11 @@ func (h *handler) serveEvents(w http.ResponseWriter, c *sessionCall, stream func
 	defer leave()
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
-	defer s.Watch(rightOf(c.URL.Path, s), cancel)()
+	var names []string
+	if c.name != "" {
+		names = []string{c.name}
+	}
+	defer s.Watch(rightOf(c.URL.Path, s), cancel, names...)()
 	go func() {
 		select {
 		case <-h.stopping:
