@@ -18,7 +18,7 @@ import (
 // nobody has asked for long. It breaks only with the node, so LINGER does not matter.
 
 const (
-	// virtualMax bounds the virtual connections, with those of sessions that have ended lately.
+	// virtualMax bounds the virtual connections, with those of sessions that have ended lately, while there is room.
 	virtualMax = 4096
 	// sessionWaitsMax bounds the requests of one session that wait for locks.
 	sessionWaitsMax = 64
@@ -94,7 +94,7 @@ func (t *sessionTable) put(b session.Bind, groups []string, then func(v *virtual
 	case over == nil && (b.TTL != v.bind.TTL || b.Linger != v.bind.Linger):
 		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "the session has ttl=%v and linger=%v, which are fixed for its life", v.bind.TTL, v.bind.Linger)
 	case over == nil:
-	case v == nil && len(t.byID) >= virtualMax:
+	case v == nil && !t.hasRoom():
 		return nil, errVirtualMax
 	default:
 		if v != nil {
@@ -107,6 +107,14 @@ func (t *sessionTable) put(b session.Bind, groups []string, then func(v *virtual
 		}
 	}
 	return v, v.ask(r, func(err error) { then(v, r, err) })
+}
+
+// hasRoom reports whether there is room for another connection, for those who have mu. If there is none, those of sessions that have ended make room.
+func (t *sessionTable) hasRoom() bool {
+	if len(t.byID) >= virtualMax {
+		maps.DeleteFunc(t.byID, func(_ session.ID, v *virtual) bool { return v.isOver() != nil })
+	}
+	return len(t.byID) < virtualMax
 }
 
 // open adds a connection, for those who have mu.
