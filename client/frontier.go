@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -265,12 +266,20 @@ func (r *FrontierReader) Wait(ctx context.Context, t isotone.Timestamp) (isotone
 func (r *FrontierReader) Follow(ctx context.Context) iter.Seq2[isotone.Timestamp, error] {
 	return func(yield func(isotone.Timestamp, error) bool) {
 		for {
-			f, err := r.Wait(ctx, isotone.Timestamp{Time: r.latest.Time, Index: r.latest.Index + 1})
+			f, err := r.Wait(ctx, above(r.latest))
 			if !yield(f, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// above returns the smallest timestamp above t, which is not the last one.
+func above(t isotone.Timestamp) isotone.Timestamp {
+	if t.Index == math.MaxUint64 {
+		return isotone.Timestamp{Time: t.Time + 1}
+	}
+	return isotone.Timestamp{Time: t.Time, Index: t.Index + 1}
 }
 
 func (r *FrontierReader) ask(ctx context.Context, command ...string) (isotone.Timestamp, error) {

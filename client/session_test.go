@@ -343,11 +343,14 @@ func TestFrontier_FollowsWrites(t *testing.T) {
 	if _, err := r.Wait(ctx, now); err != nil {
 		t.Error(err)
 	}
-	for f, err := range r.Follow(ctx) {
+	moves := 0
+	for f, err := range r.Follow(ctx) { // the largest timestamp of a nanosecond is often among them
 		if err != nil || !now.Before(f) {
-			t.Errorf("it is at %v: %v", f, err)
+			t.Fatalf("it was at %v, and is told to be at %v: %v", now, f, err)
 		}
-		break
+		if now, moves = f, moves+1; moves == 3 {
+			break
+		}
 	}
 	o, err := w.Begin(ctx)
 	if err != nil {
