@@ -211,6 +211,17 @@ member-storm: ## changes of membership under load, about nine minutes
 	CALL_DEADLINE=2s MEMBER_ROLLS='$(MEMBER_ROLLS)' MEMBER_KILLS='$(MEMBER_KILLS)' MEMBER_SEED='$(MEMBER_SEED)' \
 		go test -count=1 -v -parallel 1 -timeout 24h -run '^TestMember_' ./internal/check/membership
 
+# Holders of locks, writers of groups and leaders are stopped and killed for FENCE_MINUTES, and the fences of a Redis and a
+# Postgres, which the storm starts, may let no late write through; see fence/internal/storm. An hour must have 1,000 writes fenced.
+#
+# make fence-storm FENCE_MINUTES=10
+FENCE_MINUTES ?= 60
+
+.PHONY: fence-storm
+fence-storm: ## late writes at the fences of Redis and Postgres, for FENCE_MINUTES (60)
+	cd fence && CI=true FENCE_MINUTES='$(FENCE_MINUTES)' \
+		go test -count=1 -v -timeout 24h -run '^TestFenceStorm$$' ./internal/storm
+
 # Leaders are killed, stopped, cut off, ended and replaced, in clusters of all kinds, FAILOVER_EVENTS
 # times each, and it is measured how long no request is answered: about two hours on an idle machine.
 # Then the cluster runs beside busy loops for FAILOVER_MINUTES. FAILOVER_KINDS selects by names, as

@@ -11,11 +11,11 @@ import (
 	"github.com/isotone/isotone/internal/check/evidence"
 )
 
-// root is the repository, from the directory of a test in internal/check.
+// root is the repository, from the directory of a test in internal/check or fence/internal.
 const root = "../../.."
 
 // settings begin the names of the environment variables that a storm depends on.
-var settings = []string{"CHAOS_", "UPGRADE_", "MEMBER_", "CALL_DEADLINE"}
+var settings = []string{"CHAOS_", "UPGRADE_", "MEMBER_", "FENCE_", "CALL_DEADLINE"}
 
 // Record adds a storm to the ledger docs/evidence/storms.csv if RECORD is set, as in "make chaos RECORD=1". A test
 // that has failed counts as one violation at least. Settings are those in the environment, after s.Settings.
