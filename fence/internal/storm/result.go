@@ -93,7 +93,7 @@ func (r *Result) Elapsed() time.Duration { return time.Duration(r.ElapsedS * flo
 
 // AcceptedWrites and FencedWrites are how many writes were accepted and refused.
 func (r *Result) AcceptedWrites() int { return sum(r.Accepted) }
-func (r *Result) FencedWrites() int { return sum(r.Fenced) }
+func (r *Result) FencedWrites() int   { return sum(r.Fenced) }
 
 // Wrong is how many writes were accepted that should not have been.
 func (r *Result) Wrong() int { return sum(r.Stale) + sum(r.Late) }
