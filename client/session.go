@@ -54,7 +54,9 @@ type Session struct {
 	expiry *time.Timer
 	leader string // who to ask instead of the node of the connection
 	writer *FrontierWriter
-	first  []session.GroupStamp // frontiers when it was bound first
+	// confirmed is closed at the next answer; nil: nobody waits for it.
+	confirmed chan struct{}
+	first     []session.GroupStamp // frontiers when it was bound first
 }
 
 // sessionWindow is how many requests of a session are under way at most. Those for stamps share one.
@@ -131,6 +133,35 @@ func (s *Session) ValidFor() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(0, s.core.Valid()-sessionNow())
+}
+
+// Keep asks the leader whether the session is alive, and waits for the answer, until ctx is done. If it returns nil, ValidFor is no less than the TTL minus the time since the call.
+// The session keeps itself alive without it.
+func (s *Session) Keep(ctx context.Context) error {
+	from := sessionNow()
+	s.mu.Lock()
+	s.core.Keep()
+	s.mu.Unlock()
+	s.wake()
+	for {
+		s.mu.Lock()
+		if s.err == nil && s.core.Valid()-s.core.TTL() >= from {
+			s.mu.Unlock()
+			return nil
+		}
+		if s.confirmed == nil {
+			s.confirmed = make(chan struct{})
+		}
+		confirmed := s.confirmed
+		s.mu.Unlock()
+		select {
+		case <-confirmed:
+		case <-s.done:
+			return s.Err()
+		case <-ctx.Done():
+			return s.client.timeoutError(ctx)
+		}
+	}
 }
 
 // Close ends the session, and frees its locks at once if the leader can be reached within ctx; otherwise the cluster frees them after its TTL.
@@ -389,6 +420,10 @@ func (s *Session) settled() {
 	}
 	if s.err == nil {
 		s.expiry.Reset(max(0, s.core.Valid()-now))
+	}
+	if s.confirmed != nil {
+		close(s.confirmed)
+		s.confirmed = nil
 	}
 }
 

@@ -167,6 +167,27 @@ func TestSession_IsLostInTime(t *testing.T) {
 	}
 }
 
+func TestSession_IsConfirmed(t *testing.T) {
+	stop, so, _ := testnode.RunSockets(t, nil)
+	s := newSession(t, dialSessions(t, so.HTTP.Addr().String()), client.SessionOptions{})
+	for range 3 {
+		asked := time.Now()
+		if err := s.Keep(soon(t)); err != nil || s.ValidFor() < time.Minute-time.Since(asked) {
+			t.Errorf("%v; then it is valid for %v, %v later", err, s.ValidFor(), time.Since(asked))
+		}
+	}
+	stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if err := s.Keep(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without an answer: %v", err)
+	}
+	_ = s.Close(ctx)
+	if err := s.Keep(soon(t)); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
 func TestSession_EndsWithItsClient(t *testing.T) {
 	c, _ := sessionClient(t)
 	s := newSession(t, c, client.SessionOptions{})

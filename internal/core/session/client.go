@@ -23,7 +23,7 @@ type Client struct {
 	under []*Call
 	// sent is when the latest request was sent, valid until when the client believes in its locks, and pause until when nothing is asked that can wait.
 	sent, valid, pause time.Duration
-	closing            bool
+	closing, keeping   bool
 	locks              map[string]*clientLock
 	// asks are requests about locks that are to be sent.
 	asks   []LockRequest
@@ -157,6 +157,9 @@ func (c *Client) Disconnected() {
 // Close has the session end at the client's request.
 func (c *Client) Close() { c.closing = true }
 
+// Keep has something said at once, whose answer makes the session valid for longer.
+func (c *Client) Keep() { c.keeping = true }
+
 // Next returns the next request to send, nil if there is none now. Any number may be under way.
 func (c *Client) Next(now time.Duration) *Call {
 	k := &Call{sent: now}
@@ -189,7 +192,8 @@ func (c *Client) fill(k *Call, now time.Duration) (some bool) {
 		c.asks = c.asks[1:]
 		return true
 	}
-	some = now-c.sent >= c.ttl/keepFraction
+	some = c.keeping || now-c.sent >= c.ttl/keepFraction
+	c.keeping = false
 	if now >= c.pause {
 		some = c.take(k) || some
 	}

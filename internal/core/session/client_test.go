@@ -78,6 +78,15 @@ func TestClient_KeepsItselfAlive(t *testing.T) {
 	}
 }
 
+func TestClient_KeepsItselfAliveAtOnce(t *testing.T) {
+	c := boundClient(t)
+	c.Keep()
+	answered(t, c, 5, nil, alive)
+	if c.Valid() != 5+clientTTL || c.Next(6) != nil {
+		t.Errorf("it believes until %v, or says more", c.Valid())
+	}
+}
+
 func TestClient_AsksAgainAfterAWhile(t *testing.T) {
 	c := boundClient(t, "orders")
 	now := time.Duration(0)
