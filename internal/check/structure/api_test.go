@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the files of the public API")
 // public are the packages that other modules import, by directory.
 var public = []string{
 	".", "client", "snowflake", "disruptor", "txn", "txn/boltstore", "txn/pgstore", "txn/redisstore",
-	"txn/storetest", "adapters/tikv/clientgo", "fence",
+	"txn/storetest", "adapters/tikv/clientgo", "adapters/k8slease", "fence",
 }
 
 // apiDir has the public API, a file for each package, so that a change shows which of it others notice.
