@@ -33,6 +33,11 @@ const (
 	PathIntervalGet      = "/isotone.v1.Interval/Get"
 	PathIntervalStamp    = "/isotone.v1.Interval/Stamp"
 	PathIntervalWait     = "/isotone.v1.Interval/Wait"
+	PathSessionsConnect  = "/isotone.v1.Sessions/Connect"
+	PathLocksGet         = "/isotone.v1.Locks/Get"
+	PathLocksWatch       = "/isotone.v1.Locks/Watch"
+	PathFrontiersGet     = "/isotone.v1.Frontiers/Get"
+	PathFrontiersWatch   = "/isotone.v1.Frontiers/Watch"
 	PathHealthCheck      = "/grpc.health.v1.Health/Check"
 	PathHealthWatch      = "/grpc.health.v1.Health/Watch"
 	PathReflection       = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
@@ -46,12 +51,17 @@ var unary = map[string]func(c *call, request, b []byte) ([]byte, error){
 	PathIntervalGet:   (*call).reading,
 	PathIntervalStamp: (*call).stamp,
 	PathIntervalWait:  (*call).wait,
+	PathLocksGet:      lockView.get,
+	PathFrontiersGet:  frontierView.get,
 	PathHealthCheck:   (*call).health,
 }
 
 // streams has the others. What they return is the end of the stream.
 var streams = map[string]func(c *call) error{
 	PathTimestampsStream: (*call).stream,
+	PathSessionsConnect:  (*call).connect,
+	PathLocksWatch:       lockView.watch,
+	PathFrontiersWatch:   frontierView.watch,
 	PathHealthWatch:      (*call).watchHealth,
 	PathReflection:       (*call).reflect,
 	PathReflectionAlpha:  (*call).reflect,
@@ -60,11 +70,12 @@ var streams = map[string]func(c *call) error{
 // IsStream reports whether the method with that path lasts as long as its client likes.
 func IsStream(path string) bool { return streams[path] != nil }
 
-// Config configures a [Server]. IDs may be nil, then there are none.
+// Config configures a [Server]. IDs and Sessions may be nil, then there are none.
 type Config struct {
-	Backend front.Backend
-	IDs     front.IDs
-	Clock   front.Clock
+	Backend  front.Backend
+	IDs      front.IDs
+	Clock    front.Clock
+	Sessions front.Sessions // safe for concurrent use
 	// Stamp makes timestamps as front.Stamper does. AwaitPast returns once a timestamp is past, or why it does not wait any
 	// longer. Both are safe for concurrent use.
 	Stamp     func(n uint64) (front.Stamps, error)

@@ -23,6 +23,7 @@ const (
 	codePermissionDenied   = 7
 	codeResourceExhausted  = 8
 	codeFailedPrecondition = 9
+	codeAborted            = 10
 	codeUnimplemented      = 12
 	codeInternal           = 13
 	codeUnavailable        = 14
@@ -46,7 +47,9 @@ func codeOf(code isotone.Code) uint64 {
 		return codeResourceExhausted
 	case isotone.CodeDeadlineExceeded:
 		return codeDeadlineExceeded
-	case isotone.CodeRegressed, isotone.CodeWrongCluster:
+	case isotone.CodeLocked:
+		return codeAborted // it may be free later
+	case isotone.CodeRegressed, isotone.CodeWrongCluster, isotone.CodeSessionExpired, isotone.CodeNotBound, isotone.CodeNotHeld, isotone.CodeFenced:
 		return codeFailedPrecondition
 	default:
 		return codeInternal

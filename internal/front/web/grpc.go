@@ -10,7 +10,7 @@ import (
 
 func newGRPC(h *handler, cfg *Config) *grpc.Server {
 	return grpc.New(grpc.Config{
-		Backend: cfg.Backend, IDs: cfg.IDs, Clock: cfg.Clock, Mode: cfg.Mode, Observe: cfg.Observe, Stopping: h.stopping,
+		Backend: cfg.Backend, IDs: cfg.IDs, Clock: cfg.Clock, Sessions: cfg.Sessions, Mode: cfg.Mode, Observe: cfg.Observe, Stopping: h.stopping,
 		Stamp: h.stamp, AwaitPast: h.awaitPast, NotReadyIDs: h.noIDs,
 		RequestTimeout: cfg.Limits.RequestTimeout, WriteTimeout: cfg.Limits.WriteTimeout,
 	})

@@ -43,7 +43,7 @@ type Config struct {
 	IDs front.IDs
 	// Clock serves /interval; nil stands for front.NoClock.
 	Clock front.Clock
-	// Sessions serves /sessions/, /locks/ and /frontier/; nil: they are refused. It is safe for concurrent use.
+	// Sessions serves /sessions/, /locks/, /frontier/, and Sessions, Locks and Frontiers of gRPC; nil: they are refused. It is safe for concurrent use.
 	Sessions front.Sessions
 	// Live serves everything below /live/, and /state, an alias of /live/state. It checks
 	// the method itself. Requests for streams, whose paths end in /stream, are not

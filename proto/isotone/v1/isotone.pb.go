@@ -1,4 +1,4 @@
-// Isotone over gRPC: timestamps, IDs and the cluster clock. docs/grpc.md has examples and all errors.
+// Isotone over gRPC: timestamps, IDs, the cluster clock, and sessions with their locks and frontiers. docs/grpc.md has examples and all errors.
 //
 // Rules of this file: numbers and names of fields, methods and enum values never change or get another meaning. A field that is
 // unknown to the receiver is ignored, so a client that needs a new field has to know that the server does.
@@ -15,7 +15,7 @@
 // Retry. It is always safe to repeat a call: timestamps and IDs whose answer was lost are merely skipped. Repeat UNAVAILABLE,
 // RESOURCE_EXHAUSTED and DEADLINE_EXCEEDED, after the delay of RetryInfo if there is one, at the leader that is named, or at
 // another node. Repeating INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, FAILED_PRECONDITION and UNIMPLEMENTED cannot
-// help.
+// help. Sessions have rules of their own.
 //
 // Metadata. "authorization" carries credentials as over HTTP, "traceparent" the trace context of W3C. The answer's initial
 // metadata has the ID of the cluster, 16 hexadecimal digits, in "isotone-cluster": timestamps of different clusters have no order
@@ -927,6 +927,1631 @@ func (*IntervalWaitResponse) Descriptor() ([]byte, []int) {
 	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{11}
 }
 
+// SessionsConnectRequest is one request on the connection of a session. Without an action it only says what it says of stamps, and
+// keeps the session alive, as any request does. Names of locks and groups have 1 to 128 bytes.
+type SessionsConnectRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Any number that the client chooses; the answer repeats it.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// All writes of the session below the stamp are decided. This list and the next two are about groups of the session; of others
+	// they count for nothing.
+	Lows []*GroupStamp `protobuf:"bytes,2,rep,name=lows,proto3" json:"lows,omitempty"`
+	// The write with that stamp has no answer.
+	Doubts []*GroupStamp `protobuf:"bytes,3,rep,name=doubts,proto3" json:"doubts,omitempty"`
+	// All stores of the group refuse what is at or below the stamp.
+	Sealed []*GroupStamp `protobuf:"bytes,4,rep,name=sealed,proto3" json:"sealed,omitempty"`
+	// Types that are valid to be assigned to Action:
+	//
+	//	*SessionsConnectRequest_Bind
+	//	*SessionsConnectRequest_Close
+	//	*SessionsConnectRequest_Acquire
+	//	*SessionsConnectRequest_Cancel
+	//	*SessionsConnectRequest_Release
+	//	*SessionsConnectRequest_Take
+	Action        isSessionsConnectRequest_Action `protobuf_oneof:"action"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsConnectRequest) Reset() {
+	*x = SessionsConnectRequest{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsConnectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsConnectRequest) ProtoMessage() {}
+
+func (x *SessionsConnectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsConnectRequest.ProtoReflect.Descriptor instead.
+func (*SessionsConnectRequest) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SessionsConnectRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *SessionsConnectRequest) GetLows() []*GroupStamp {
+	if x != nil {
+		return x.Lows
+	}
+	return nil
+}
+
+func (x *SessionsConnectRequest) GetDoubts() []*GroupStamp {
+	if x != nil {
+		return x.Doubts
+	}
+	return nil
+}
+
+func (x *SessionsConnectRequest) GetSealed() []*GroupStamp {
+	if x != nil {
+		return x.Sealed
+	}
+	return nil
+}
+
+func (x *SessionsConnectRequest) GetAction() isSessionsConnectRequest_Action {
+	if x != nil {
+		return x.Action
+	}
+	return nil
+}
+
+func (x *SessionsConnectRequest) GetBind() *SessionBind {
+	if x != nil {
+		if x, ok := x.Action.(*SessionsConnectRequest_Bind); ok {
+			return x.Bind
+		}
+	}
+	return nil
+}
+
+func (x *SessionsConnectRequest) GetClose() *SessionClose {
+	if x != nil {
+		if x, ok := x.Action.(*SessionsConnectRequest_Close); ok {
+			return x.Close
+		}
+	}
+	return nil
+}
+
+func (x *SessionsConnectRequest) GetAcquire() *LockAcquire {
+	if x != nil {
+		if x, ok := x.Action.(*SessionsConnectRequest_Acquire); ok {
+			return x.Acquire
+		}
+	}
+	return nil
+}
+
+func (x *SessionsConnectRequest) GetCancel() *LockCancel {
+	if x != nil {
+		if x, ok := x.Action.(*SessionsConnectRequest_Cancel); ok {
+			return x.Cancel
+		}
+	}
+	return nil
+}
+
+func (x *SessionsConnectRequest) GetRelease() *LockRelease {
+	if x != nil {
+		if x, ok := x.Action.(*SessionsConnectRequest_Release); ok {
+			return x.Release
+		}
+	}
+	return nil
+}
+
+func (x *SessionsConnectRequest) GetTake() *StampsTake {
+	if x != nil {
+		if x, ok := x.Action.(*SessionsConnectRequest_Take); ok {
+			return x.Take
+		}
+	}
+	return nil
+}
+
+type isSessionsConnectRequest_Action interface {
+	isSessionsConnectRequest_Action()
+}
+
+type SessionsConnectRequest_Bind struct {
+	Bind *SessionBind `protobuf:"bytes,5,opt,name=bind,proto3,oneof"`
+}
+
+type SessionsConnectRequest_Close struct {
+	Close *SessionClose `protobuf:"bytes,6,opt,name=close,proto3,oneof"`
+}
+
+type SessionsConnectRequest_Acquire struct {
+	Acquire *LockAcquire `protobuf:"bytes,7,opt,name=acquire,proto3,oneof"`
+}
+
+type SessionsConnectRequest_Cancel struct {
+	Cancel *LockCancel `protobuf:"bytes,8,opt,name=cancel,proto3,oneof"`
+}
+
+type SessionsConnectRequest_Release struct {
+	Release *LockRelease `protobuf:"bytes,9,opt,name=release,proto3,oneof"`
+}
+
+type SessionsConnectRequest_Take struct {
+	Take *StampsTake `protobuf:"bytes,10,opt,name=take,proto3,oneof"`
+}
+
+func (*SessionsConnectRequest_Bind) isSessionsConnectRequest_Action() {}
+
+func (*SessionsConnectRequest_Close) isSessionsConnectRequest_Action() {}
+
+func (*SessionsConnectRequest_Acquire) isSessionsConnectRequest_Action() {}
+
+func (*SessionsConnectRequest_Cancel) isSessionsConnectRequest_Action() {}
+
+func (*SessionsConnectRequest_Release) isSessionsConnectRequest_Action() {}
+
+func (*SessionsConnectRequest_Take) isSessionsConnectRequest_Action() {}
+
+// SessionBind begins a session, or goes on with it over this stream. It is answered with the holds of the session, and the
+// frontiers of its groups.
+type SessionBind struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 64 random bits, not 0. Whoever has them speaks for the session.
+	Session uint64 `protobuf:"fixed64,1,opt,name=session,proto3" json:"session,omitempty"`
+	// Counts the streams of the session: larger than those of all earlier ones.
+	Epoch uint32 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Both are 100 to 60,000, and fixed for the life of the session; linger_ms may be less, and is ttl_ms by default.
+	TtlMs    uint32  `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	LingerMs *uint32 `protobuf:"varint,4,opt,name=linger_ms,json=lingerMs,proto3,oneof" json:"linger_ms,omitempty"`
+	// Tells operators whose session it is, in at most 64 bytes.
+	Label string `protobuf:"bytes,5,opt,name=label,proto3" json:"label,omitempty"`
+	// The groups in which the session writes: at most 16.
+	Groups        []*SessionGroup `protobuf:"bytes,6,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionBind) Reset() {
+	*x = SessionBind{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionBind) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionBind) ProtoMessage() {}
+
+func (x *SessionBind) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionBind.ProtoReflect.Descriptor instead.
+func (*SessionBind) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SessionBind) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *SessionBind) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *SessionBind) GetTtlMs() uint32 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+func (x *SessionBind) GetLingerMs() uint32 {
+	if x != nil && x.LingerMs != nil {
+		return *x.LingerMs
+	}
+	return 0
+}
+
+func (x *SessionBind) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *SessionBind) GetGroups() []*SessionGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// SessionGroup says what a session may still write in a group: from the first to the last stamp. A low above high stands for none.
+type SessionGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// 16 bytes, as all stamps.
+	Low           []byte `protobuf:"bytes,2,opt,name=low,proto3" json:"low,omitempty"`
+	High          []byte `protobuf:"bytes,3,opt,name=high,proto3" json:"high,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionGroup) Reset() {
+	*x = SessionGroup{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionGroup) ProtoMessage() {}
+
+func (x *SessionGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionGroup.ProtoReflect.Descriptor instead.
+func (*SessionGroup) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SessionGroup) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SessionGroup) GetLow() []byte {
+	if x != nil {
+		return x.Low
+	}
+	return nil
+}
+
+func (x *SessionGroup) GetHigh() []byte {
+	if x != nil {
+		return x.High
+	}
+	return nil
+}
+
+// SessionClose ends the session: all its locks are free.
+type SessionClose struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionClose) Reset() {
+	*x = SessionClose{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionClose) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionClose) ProtoMessage() {}
+
+func (x *SessionClose) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionClose.ProtoReflect.Descriptor instead.
+func (*SessionClose) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{15}
+}
+
+// GroupStamp is a stamp in a group: 16 bytes, a timestamp of the oracle.
+type GroupStamp struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Stamp         []byte                 `protobuf:"bytes,2,opt,name=stamp,proto3" json:"stamp,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupStamp) Reset() {
+	*x = GroupStamp{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupStamp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupStamp) ProtoMessage() {}
+
+func (x *GroupStamp) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupStamp.ProtoReflect.Descriptor instead.
+func (*GroupStamp) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *GroupStamp) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GroupStamp) GetStamp() []byte {
+	if x != nil {
+		return x.Stamp
+	}
+	return nil
+}
+
+// LockAcquire asks for a lock. If the session has it already, it is among the holds of the answer. Otherwise queued or granted
+// come, or both. It is idempotent.
+type LockAcquire struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Do not wait: the error is locked if the lock is not free.
+	Try bool `protobuf:"varint,2,opt,name=try,proto3" json:"try,omitempty"`
+	// Tells others of the holder, in at most 128 bytes.
+	Value string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	// The place in the queue that queued has told: 16 bytes. Without it, the last.
+	Ticket        []byte `protobuf:"bytes,4,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockAcquire) Reset() {
+	*x = LockAcquire{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockAcquire) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockAcquire) ProtoMessage() {}
+
+func (x *LockAcquire) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockAcquire.ProtoReflect.Descriptor instead.
+func (*LockAcquire) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *LockAcquire) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LockAcquire) GetTry() bool {
+	if x != nil {
+		return x.Try
+	}
+	return false
+}
+
+func (x *LockAcquire) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *LockAcquire) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
+// LockCancel has the session not wait for a lock any longer; released comes. A grant may have come before.
+type LockCancel struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockCancel) Reset() {
+	*x = LockCancel{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockCancel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockCancel) ProtoMessage() {}
+
+func (x *LockCancel) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockCancel.ProtoReflect.Descriptor instead.
+func (*LockCancel) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *LockCancel) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// LockRelease releases the lock with that token, and no later one; released comes once others may have it.
+type LockRelease struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Token         uint64                 `protobuf:"fixed64,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockRelease) Reset() {
+	*x = LockRelease{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockRelease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockRelease) ProtoMessage() {}
+
+func (x *LockRelease) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockRelease.ProtoReflect.Descriptor instead.
+func (*LockRelease) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *LockRelease) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LockRelease) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+// StampsTake asks for consecutive stamps for writes in a group of the session. At most one for a group may be under way.
+type StampsTake struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// As in TimestampsGetRequest.
+	Count *uint64 `protobuf:"varint,2,opt,name=count,proto3,oneof" json:"count,omitempty"`
+	Form  Form    `protobuf:"varint,3,opt,name=form,proto3,enum=isotone.v1.Form" json:"form,omitempty"`
+	// The session may also make stamps itself, up to bound of the answer, with indexes from 2^63 on.
+	Ahead         bool `protobuf:"varint,4,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StampsTake) Reset() {
+	*x = StampsTake{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StampsTake) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StampsTake) ProtoMessage() {}
+
+func (x *StampsTake) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StampsTake.ProtoReflect.Descriptor instead.
+func (*StampsTake) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *StampsTake) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *StampsTake) GetCount() uint64 {
+	if x != nil && x.Count != nil {
+		return *x.Count
+	}
+	return 0
+}
+
+func (x *StampsTake) GetForm() Form {
+	if x != nil {
+		return x.Form
+	}
+	return Form_FORM_UNSPECIFIED
+}
+
+func (x *StampsTake) GetAhead() bool {
+	if x != nil {
+		return x.Ahead
+	}
+	return false
+}
+
+// SessionsConnectResponse is the answer to a request, or a message.
+type SessionsConnectResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That of the request; messages have none.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Types that are valid to be assigned to What:
+	//
+	//	*SessionsConnectResponse_Answer
+	//	*SessionsConnectResponse_Error
+	//	*SessionsConnectResponse_Queued
+	//	*SessionsConnectResponse_Granted
+	//	*SessionsConnectResponse_Released
+	//	*SessionsConnectResponse_Seal
+	//	*SessionsConnectResponse_Fenced
+	//	*SessionsConnectResponse_Expired
+	//	*SessionsConnectResponse_Superseded
+	What          isSessionsConnectResponse_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsConnectResponse) Reset() {
+	*x = SessionsConnectResponse{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsConnectResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsConnectResponse) ProtoMessage() {}
+
+func (x *SessionsConnectResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsConnectResponse.ProtoReflect.Descriptor instead.
+func (*SessionsConnectResponse) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *SessionsConnectResponse) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *SessionsConnectResponse) GetWhat() isSessionsConnectResponse_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *SessionsConnectResponse) GetAnswer() *SessionAnswer {
+	if x != nil {
+		if x, ok := x.What.(*SessionsConnectResponse_Answer); ok {
+			return x.Answer
+		}
+	}
+	return nil
+}
+
+func (x *SessionsConnectResponse) GetError() *status.Status {
+	if x != nil {
+		if x, ok := x.What.(*SessionsConnectResponse_Error); ok {
+			return x.Error
+		}
+	}
+	return nil
+}
+
+func (x *SessionsConnectResponse) GetQueued() *LockQueued {
+	if x != nil {
+		if x, ok := x.What.(*SessionsConnectResponse_Queued); ok {
+			return x.Queued
+		}
+	}
+	return nil
+}
+
+func (x *SessionsConnectResponse) GetGranted() *LockGranted {
+	if x != nil {
+		if x, ok := x.What.(*SessionsConnectResponse_Granted); ok {
+			return x.Granted
+		}
+	}
+	return nil
+}
+
+func (x *SessionsConnectResponse) GetReleased() *LockReleased {
+	if x != nil {
+		if x, ok := x.What.(*SessionsConnectResponse_Released); ok {
+			return x.Released
+		}
+	}
+	return nil
+}
+
+func (x *SessionsConnectResponse) GetSeal() *GroupStamp {
+	if x != nil {
+		if x, ok := x.What.(*SessionsConnectResponse_Seal); ok {
+			return x.Seal
+		}
+	}
+	return nil
+}
+
+func (x *SessionsConnectResponse) GetFenced() *SessionGroup {
+	if x != nil {
+		if x, ok := x.What.(*SessionsConnectResponse_Fenced); ok {
+			return x.Fenced
+		}
+	}
+	return nil
+}
+
+func (x *SessionsConnectResponse) GetExpired() *SessionExpired {
+	if x != nil {
+		if x, ok := x.What.(*SessionsConnectResponse_Expired); ok {
+			return x.Expired
+		}
+	}
+	return nil
+}
+
+func (x *SessionsConnectResponse) GetSuperseded() *SessionSuperseded {
+	if x != nil {
+		if x, ok := x.What.(*SessionsConnectResponse_Superseded); ok {
+			return x.Superseded
+		}
+	}
+	return nil
+}
+
+type isSessionsConnectResponse_What interface {
+	isSessionsConnectResponse_What()
+}
+
+type SessionsConnectResponse_Answer struct {
+	// The request has succeeded: the session was alive when it came.
+	Answer *SessionAnswer `protobuf:"bytes,2,opt,name=answer,proto3,oneof"`
+}
+
+type SessionsConnectResponse_Error struct {
+	// Why the request failed. Decide by the reason.
+	Error *status.Status `protobuf:"bytes,3,opt,name=error,proto3,oneof"`
+}
+
+type SessionsConnectResponse_Queued struct {
+	// The session waits for a lock.
+	Queued *LockQueued `protobuf:"bytes,4,opt,name=queued,proto3,oneof"`
+}
+
+type SessionsConnectResponse_Granted struct {
+	// The session holds a lock.
+	Granted *LockGranted `protobuf:"bytes,5,opt,name=granted,proto3,oneof"`
+}
+
+type SessionsConnectResponse_Released struct {
+	// The session does not hold a lock with that token any more, or does not wait for it.
+	Released *LockReleased `protobuf:"bytes,6,opt,name=released,proto3,oneof"`
+}
+
+type SessionsConnectResponse_Seal struct {
+	// The stores of a group are to refuse all stamps up to this one.
+	Seal *GroupStamp `protobuf:"bytes,7,opt,name=seal,proto3,oneof"`
+}
+
+type SessionsConnectResponse_Fenced struct {
+	// The session may not write in a group from the first stamp to the last one any more.
+	Fenced *SessionGroup `protobuf:"bytes,8,opt,name=fenced,proto3,oneof"`
+}
+
+type SessionsConnectResponse_Expired struct {
+	// The session has ended.
+	Expired *SessionExpired `protobuf:"bytes,9,opt,name=expired,proto3,oneof"`
+}
+
+type SessionsConnectResponse_Superseded struct {
+	// Another stream has bound the session.
+	Superseded *SessionSuperseded `protobuf:"bytes,10,opt,name=superseded,proto3,oneof"`
+}
+
+func (*SessionsConnectResponse_Answer) isSessionsConnectResponse_What() {}
+
+func (*SessionsConnectResponse_Error) isSessionsConnectResponse_What() {}
+
+func (*SessionsConnectResponse_Queued) isSessionsConnectResponse_What() {}
+
+func (*SessionsConnectResponse_Granted) isSessionsConnectResponse_What() {}
+
+func (*SessionsConnectResponse_Released) isSessionsConnectResponse_What() {}
+
+func (*SessionsConnectResponse_Seal) isSessionsConnectResponse_What() {}
+
+func (*SessionsConnectResponse_Fenced) isSessionsConnectResponse_What() {}
+
+func (*SessionsConnectResponse_Expired) isSessionsConnectResponse_What() {}
+
+func (*SessionsConnectResponse_Superseded) isSessionsConnectResponse_What() {}
+
+// SessionAnswer is the answer to a request.
+type SessionAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the session holds: to bind, all locks; to acquire, the lock if the session holds it.
+	Holds []*LockGranted `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
+	// To bind: the frontiers of the groups. No write at or below a frontier is accepted any more.
+	Frontiers []*GroupStamp `protobuf:"bytes,2,rep,name=frontiers,proto3" json:"frontiers,omitempty"`
+	// To take: the stamps.
+	Taken *TimestampsGetResponse `protobuf:"bytes,3,opt,name=taken,proto3" json:"taken,omitempty"`
+	// To take with ahead: the largest stamp that the session may make itself, 16 bytes.
+	Bound         []byte `protobuf:"bytes,4,opt,name=bound,proto3" json:"bound,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionAnswer) Reset() {
+	*x = SessionAnswer{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionAnswer) ProtoMessage() {}
+
+func (x *SessionAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionAnswer.ProtoReflect.Descriptor instead.
+func (*SessionAnswer) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SessionAnswer) GetHolds() []*LockGranted {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+func (x *SessionAnswer) GetFrontiers() []*GroupStamp {
+	if x != nil {
+		return x.Frontiers
+	}
+	return nil
+}
+
+func (x *SessionAnswer) GetTaken() *TimestampsGetResponse {
+	if x != nil {
+		return x.Taken
+	}
+	return nil
+}
+
+func (x *SessionAnswer) GetBound() []byte {
+	if x != nil {
+		return x.Bound
+	}
+	return nil
+}
+
+// LockQueued says that the session waits for a lock.
+type LockQueued struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The place in the queue, 16 bytes.
+	Ticket        []byte `protobuf:"bytes,2,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockQueued) Reset() {
+	*x = LockQueued{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockQueued) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockQueued) ProtoMessage() {}
+
+func (x *LockQueued) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockQueued.ProtoReflect.Descriptor instead.
+func (*LockQueued) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *LockQueued) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LockQueued) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
+// LockGranted says that the session holds a lock.
+type LockGranted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// A timestamp in the 64-bit form, larger than all earlier tokens of the lock.
+	Token         uint64 `protobuf:"fixed64,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockGranted) Reset() {
+	*x = LockGranted{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockGranted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockGranted) ProtoMessage() {}
+
+func (x *LockGranted) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockGranted.ProtoReflect.Descriptor instead.
+func (*LockGranted) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *LockGranted) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LockGranted) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+// LockReleased says that the session does not hold a lock with that token.
+type LockReleased struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// 0: it does not wait for the lock.
+	Token         uint64 `protobuf:"fixed64,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockReleased) Reset() {
+	*x = LockReleased{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockReleased) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockReleased) ProtoMessage() {}
+
+func (x *LockReleased) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockReleased.ProtoReflect.Descriptor instead.
+func (*LockReleased) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *LockReleased) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LockReleased) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+// SessionExpired says that the session has ended.
+type SessionExpired struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionExpired) Reset() {
+	*x = SessionExpired{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionExpired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionExpired) ProtoMessage() {}
+
+func (x *SessionExpired) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionExpired.ProtoReflect.Descriptor instead.
+func (*SessionExpired) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{26}
+}
+
+// SessionSuperseded says that another stream has bound the session.
+type SessionSuperseded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionSuperseded) Reset() {
+	*x = SessionSuperseded{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionSuperseded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionSuperseded) ProtoMessage() {}
+
+func (x *SessionSuperseded) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionSuperseded.ProtoReflect.Descriptor instead.
+func (*SessionSuperseded) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{27}
+}
+
+// LocksGetRequest names a lock.
+type LocksGetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LocksGetRequest) Reset() {
+	*x = LocksGetRequest{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocksGetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocksGetRequest) ProtoMessage() {}
+
+func (x *LocksGetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocksGetRequest.ProtoReflect.Descriptor instead.
+func (*LocksGetRequest) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *LocksGetRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// LocksGetResponse has the holder of the lock, if there is one.
+type LocksGetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Holder        *LockHolder            `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LocksGetResponse) Reset() {
+	*x = LocksGetResponse{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocksGetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocksGetResponse) ProtoMessage() {}
+
+func (x *LocksGetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocksGetResponse.ProtoReflect.Descriptor instead.
+func (*LocksGetResponse) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *LocksGetResponse) GetHolder() *LockHolder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+// LocksWatchRequest names a lock.
+type LocksWatchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LocksWatchRequest) Reset() {
+	*x = LocksWatchRequest{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocksWatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocksWatchRequest) ProtoMessage() {}
+
+func (x *LocksWatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocksWatchRequest.ProtoReflect.Descriptor instead.
+func (*LocksWatchRequest) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *LocksWatchRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// LocksWatchResponse has the holder of the lock, if there is one.
+type LocksWatchResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Holder        *LockHolder            `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LocksWatchResponse) Reset() {
+	*x = LocksWatchResponse{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocksWatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocksWatchResponse) ProtoMessage() {}
+
+func (x *LocksWatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocksWatchResponse.ProtoReflect.Descriptor instead.
+func (*LocksWatchResponse) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *LocksWatchResponse) GetHolder() *LockHolder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+// LockHolder describes who holds a lock.
+type LockHolder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Token uint64                 `protobuf:"fixed64,1,opt,name=token,proto3" json:"token,omitempty"`
+	// What the holder tells others.
+	Value string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// A hash of the holder's session, 16 hexadecimal digits, and what its client calls it.
+	Session       string `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	Label         string `protobuf:"bytes,4,opt,name=label,proto3" json:"label,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockHolder) Reset() {
+	*x = LockHolder{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockHolder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockHolder) ProtoMessage() {}
+
+func (x *LockHolder) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockHolder.ProtoReflect.Descriptor instead.
+func (*LockHolder) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *LockHolder) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *LockHolder) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *LockHolder) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *LockHolder) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+// FrontiersGetRequest names a group.
+type FrontiersGetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FrontiersGetRequest) Reset() {
+	*x = FrontiersGetRequest{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FrontiersGetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FrontiersGetRequest) ProtoMessage() {}
+
+func (x *FrontiersGetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FrontiersGetRequest.ProtoReflect.Descriptor instead.
+func (*FrontiersGetRequest) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *FrontiersGetRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+// FrontiersGetResponse has the frontier of the group: no write at or below it is accepted any more.
+type FrontiersGetResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A stamp, 16 bytes.
+	Frontier      []byte `protobuf:"bytes,1,opt,name=frontier,proto3" json:"frontier,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FrontiersGetResponse) Reset() {
+	*x = FrontiersGetResponse{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FrontiersGetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FrontiersGetResponse) ProtoMessage() {}
+
+func (x *FrontiersGetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FrontiersGetResponse.ProtoReflect.Descriptor instead.
+func (*FrontiersGetResponse) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *FrontiersGetResponse) GetFrontier() []byte {
+	if x != nil {
+		return x.Frontier
+	}
+	return nil
+}
+
+// FrontiersWatchRequest names a group.
+type FrontiersWatchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FrontiersWatchRequest) Reset() {
+	*x = FrontiersWatchRequest{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FrontiersWatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FrontiersWatchRequest) ProtoMessage() {}
+
+func (x *FrontiersWatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FrontiersWatchRequest.ProtoReflect.Descriptor instead.
+func (*FrontiersWatchRequest) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *FrontiersWatchRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+// FrontiersWatchResponse has the frontier of the group.
+type FrontiersWatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A stamp, 16 bytes.
+	Frontier      []byte `protobuf:"bytes,1,opt,name=frontier,proto3" json:"frontier,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FrontiersWatchResponse) Reset() {
+	*x = FrontiersWatchResponse{}
+	mi := &file_isotone_v1_isotone_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FrontiersWatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FrontiersWatchResponse) ProtoMessage() {}
+
+func (x *FrontiersWatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_isotone_v1_isotone_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FrontiersWatchResponse.ProtoReflect.Descriptor instead.
+func (*FrontiersWatchResponse) Descriptor() ([]byte, []int) {
+	return file_isotone_v1_isotone_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *FrontiersWatchResponse) GetFrontier() []byte {
+	if x != nil {
+		return x.Frontier
+	}
+	return nil
+}
+
 var File_isotone_v1_isotone_proto protoreflect.FileDescriptor
 
 const file_isotone_v1_isotone_proto_rawDesc = "" +
@@ -979,7 +2604,110 @@ const file_isotone_v1_isotone_proto_rawDesc = "" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\"3\n" +
 	"\x13IntervalWaitRequest\x12\x1c\n" +
 	"\ttimestamp\x18\x01 \x01(\fR\ttimestamp\"\x16\n" +
-	"\x14IntervalWaitResponse*P\n" +
+	"\x14IntervalWaitResponse\"\xe9\x03\n" +
+	"\x16SessionsConnectRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12*\n" +
+	"\x04lows\x18\x02 \x03(\v2\x16.isotone.v1.GroupStampR\x04lows\x12.\n" +
+	"\x06doubts\x18\x03 \x03(\v2\x16.isotone.v1.GroupStampR\x06doubts\x12.\n" +
+	"\x06sealed\x18\x04 \x03(\v2\x16.isotone.v1.GroupStampR\x06sealed\x12-\n" +
+	"\x04bind\x18\x05 \x01(\v2\x17.isotone.v1.SessionBindH\x00R\x04bind\x120\n" +
+	"\x05close\x18\x06 \x01(\v2\x18.isotone.v1.SessionCloseH\x00R\x05close\x123\n" +
+	"\aacquire\x18\a \x01(\v2\x17.isotone.v1.LockAcquireH\x00R\aacquire\x120\n" +
+	"\x06cancel\x18\b \x01(\v2\x16.isotone.v1.LockCancelH\x00R\x06cancel\x123\n" +
+	"\arelease\x18\t \x01(\v2\x17.isotone.v1.LockReleaseH\x00R\arelease\x12,\n" +
+	"\x04take\x18\n" +
+	" \x01(\v2\x16.isotone.v1.StampsTakeH\x00R\x04takeB\b\n" +
+	"\x06action\"\xcc\x01\n" +
+	"\vSessionBind\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x06R\asession\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x15\n" +
+	"\x06ttl_ms\x18\x03 \x01(\rR\x05ttlMs\x12 \n" +
+	"\tlinger_ms\x18\x04 \x01(\rH\x00R\blingerMs\x88\x01\x01\x12\x14\n" +
+	"\x05label\x18\x05 \x01(\tR\x05label\x120\n" +
+	"\x06groups\x18\x06 \x03(\v2\x18.isotone.v1.SessionGroupR\x06groupsB\f\n" +
+	"\n" +
+	"_linger_ms\"H\n" +
+	"\fSessionGroup\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03low\x18\x02 \x01(\fR\x03low\x12\x12\n" +
+	"\x04high\x18\x03 \x01(\fR\x04high\"\x0e\n" +
+	"\fSessionClose\"8\n" +
+	"\n" +
+	"GroupStamp\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
+	"\x05stamp\x18\x02 \x01(\fR\x05stamp\"a\n" +
+	"\vLockAcquire\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03try\x18\x02 \x01(\bR\x03try\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12\x16\n" +
+	"\x06ticket\x18\x04 \x01(\fR\x06ticket\" \n" +
+	"\n" +
+	"LockCancel\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"7\n" +
+	"\vLockRelease\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x06R\x05token\"\x83\x01\n" +
+	"\n" +
+	"StampsTake\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x19\n" +
+	"\x05count\x18\x02 \x01(\x04H\x00R\x05count\x88\x01\x01\x12$\n" +
+	"\x04form\x18\x03 \x01(\x0e2\x10.isotone.v1.FormR\x04form\x12\x14\n" +
+	"\x05ahead\x18\x04 \x01(\bR\x05aheadB\b\n" +
+	"\x06_count\"\x8c\x04\n" +
+	"\x17SessionsConnectResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
+	"\x06answer\x18\x02 \x01(\v2\x19.isotone.v1.SessionAnswerH\x00R\x06answer\x12*\n" +
+	"\x05error\x18\x03 \x01(\v2\x12.google.rpc.StatusH\x00R\x05error\x120\n" +
+	"\x06queued\x18\x04 \x01(\v2\x16.isotone.v1.LockQueuedH\x00R\x06queued\x123\n" +
+	"\agranted\x18\x05 \x01(\v2\x17.isotone.v1.LockGrantedH\x00R\agranted\x126\n" +
+	"\breleased\x18\x06 \x01(\v2\x18.isotone.v1.LockReleasedH\x00R\breleased\x12,\n" +
+	"\x04seal\x18\a \x01(\v2\x16.isotone.v1.GroupStampH\x00R\x04seal\x122\n" +
+	"\x06fenced\x18\b \x01(\v2\x18.isotone.v1.SessionGroupH\x00R\x06fenced\x126\n" +
+	"\aexpired\x18\t \x01(\v2\x1a.isotone.v1.SessionExpiredH\x00R\aexpired\x12?\n" +
+	"\n" +
+	"superseded\x18\n" +
+	" \x01(\v2\x1d.isotone.v1.SessionSupersededH\x00R\n" +
+	"supersededB\x06\n" +
+	"\x04what\"\xc3\x01\n" +
+	"\rSessionAnswer\x12-\n" +
+	"\x05holds\x18\x01 \x03(\v2\x17.isotone.v1.LockGrantedR\x05holds\x124\n" +
+	"\tfrontiers\x18\x02 \x03(\v2\x16.isotone.v1.GroupStampR\tfrontiers\x127\n" +
+	"\x05taken\x18\x03 \x01(\v2!.isotone.v1.TimestampsGetResponseR\x05taken\x12\x14\n" +
+	"\x05bound\x18\x04 \x01(\fR\x05bound\"8\n" +
+	"\n" +
+	"LockQueued\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06ticket\x18\x02 \x01(\fR\x06ticket\"7\n" +
+	"\vLockGranted\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x06R\x05token\"8\n" +
+	"\fLockReleased\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x06R\x05token\"\x10\n" +
+	"\x0eSessionExpired\"\x13\n" +
+	"\x11SessionSuperseded\"%\n" +
+	"\x0fLocksGetRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"B\n" +
+	"\x10LocksGetResponse\x12.\n" +
+	"\x06holder\x18\x01 \x01(\v2\x16.isotone.v1.LockHolderR\x06holder\"'\n" +
+	"\x11LocksWatchRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"D\n" +
+	"\x12LocksWatchResponse\x12.\n" +
+	"\x06holder\x18\x01 \x01(\v2\x16.isotone.v1.LockHolderR\x06holder\"h\n" +
+	"\n" +
+	"LockHolder\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\x06R\x05token\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x18\n" +
+	"\asession\x18\x03 \x01(\tR\asession\x12\x14\n" +
+	"\x05label\x18\x04 \x01(\tR\x05label\"+\n" +
+	"\x13FrontiersGetRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"2\n" +
+	"\x14FrontiersGetResponse\x12\x1a\n" +
+	"\bfrontier\x18\x01 \x01(\fR\bfrontier\"-\n" +
+	"\x15FrontiersWatchRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"4\n" +
+	"\x16FrontiersWatchResponse\x12\x1a\n" +
+	"\bfrontier\x18\x01 \x01(\fR\bfrontier*P\n" +
 	"\bReadMode\x12\x19\n" +
 	"\x15READ_MODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10READ_MODE_QUORUM\x10\x01\x12\x13\n" +
@@ -996,7 +2724,15 @@ const file_isotone_v1_isotone_proto_rawDesc = "" +
 	"\bInterval\x12F\n" +
 	"\x03Get\x12\x1e.isotone.v1.IntervalGetRequest\x1a\x1f.isotone.v1.IntervalGetResponse\x12L\n" +
 	"\x05Stamp\x12 .isotone.v1.IntervalStampRequest\x1a!.isotone.v1.IntervalStampResponse\x12I\n" +
-	"\x04Wait\x12\x1f.isotone.v1.IntervalWaitRequest\x1a .isotone.v1.IntervalWaitResponseBV\n" +
+	"\x04Wait\x12\x1f.isotone.v1.IntervalWaitRequest\x1a .isotone.v1.IntervalWaitResponse2b\n" +
+	"\bSessions\x12V\n" +
+	"\aConnect\x12\".isotone.v1.SessionsConnectRequest\x1a#.isotone.v1.SessionsConnectResponse(\x010\x012\x93\x01\n" +
+	"\x05Locks\x12@\n" +
+	"\x03Get\x12\x1b.isotone.v1.LocksGetRequest\x1a\x1c.isotone.v1.LocksGetResponse\x12H\n" +
+	"\x05Watch\x12\x1d.isotone.v1.LocksWatchRequest\x1a\x1e.isotone.v1.LocksWatchResponse0\x012\xa7\x01\n" +
+	"\tFrontiers\x12H\n" +
+	"\x03Get\x12\x1f.isotone.v1.FrontiersGetRequest\x1a .isotone.v1.FrontiersGetResponse\x12P\n" +
+	"\x05Watch\x12!.isotone.v1.FrontiersWatchRequest\x1a\".isotone.v1.FrontiersWatchResponse0\x01BV\n" +
 	"\rio.isotone.v1B\fIsotoneProtoP\x01Z5github.com/isotone/isotone/proto/isotone/v1;isotonev1b\x06proto3"
 
 var (
@@ -1012,7 +2748,7 @@ func file_isotone_v1_isotone_proto_rawDescGZIP() []byte {
 }
 
 var file_isotone_v1_isotone_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_isotone_v1_isotone_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_isotone_v1_isotone_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_isotone_v1_isotone_proto_goTypes = []any{
 	(ReadMode)(0),                    // 0: isotone.v1.ReadMode
 	(Form)(0),                        // 1: isotone.v1.Form
@@ -1028,31 +2764,91 @@ var file_isotone_v1_isotone_proto_goTypes = []any{
 	(*IntervalStampResponse)(nil),    // 11: isotone.v1.IntervalStampResponse
 	(*IntervalWaitRequest)(nil),      // 12: isotone.v1.IntervalWaitRequest
 	(*IntervalWaitResponse)(nil),     // 13: isotone.v1.IntervalWaitResponse
-	(*status.Status)(nil),            // 14: google.rpc.Status
+	(*SessionsConnectRequest)(nil),   // 14: isotone.v1.SessionsConnectRequest
+	(*SessionBind)(nil),              // 15: isotone.v1.SessionBind
+	(*SessionGroup)(nil),             // 16: isotone.v1.SessionGroup
+	(*SessionClose)(nil),             // 17: isotone.v1.SessionClose
+	(*GroupStamp)(nil),               // 18: isotone.v1.GroupStamp
+	(*LockAcquire)(nil),              // 19: isotone.v1.LockAcquire
+	(*LockCancel)(nil),               // 20: isotone.v1.LockCancel
+	(*LockRelease)(nil),              // 21: isotone.v1.LockRelease
+	(*StampsTake)(nil),               // 22: isotone.v1.StampsTake
+	(*SessionsConnectResponse)(nil),  // 23: isotone.v1.SessionsConnectResponse
+	(*SessionAnswer)(nil),            // 24: isotone.v1.SessionAnswer
+	(*LockQueued)(nil),               // 25: isotone.v1.LockQueued
+	(*LockGranted)(nil),              // 26: isotone.v1.LockGranted
+	(*LockReleased)(nil),             // 27: isotone.v1.LockReleased
+	(*SessionExpired)(nil),           // 28: isotone.v1.SessionExpired
+	(*SessionSuperseded)(nil),        // 29: isotone.v1.SessionSuperseded
+	(*LocksGetRequest)(nil),          // 30: isotone.v1.LocksGetRequest
+	(*LocksGetResponse)(nil),         // 31: isotone.v1.LocksGetResponse
+	(*LocksWatchRequest)(nil),        // 32: isotone.v1.LocksWatchRequest
+	(*LocksWatchResponse)(nil),       // 33: isotone.v1.LocksWatchResponse
+	(*LockHolder)(nil),               // 34: isotone.v1.LockHolder
+	(*FrontiersGetRequest)(nil),      // 35: isotone.v1.FrontiersGetRequest
+	(*FrontiersGetResponse)(nil),     // 36: isotone.v1.FrontiersGetResponse
+	(*FrontiersWatchRequest)(nil),    // 37: isotone.v1.FrontiersWatchRequest
+	(*FrontiersWatchResponse)(nil),   // 38: isotone.v1.FrontiersWatchResponse
+	(*status.Status)(nil),            // 39: google.rpc.Status
 }
 var file_isotone_v1_isotone_proto_depIdxs = []int32{
 	0,  // 0: isotone.v1.TimestampsGetRequest.mode:type_name -> isotone.v1.ReadMode
 	1,  // 1: isotone.v1.TimestampsGetRequest.form:type_name -> isotone.v1.Form
 	2,  // 2: isotone.v1.TimestampsStreamRequest.get:type_name -> isotone.v1.TimestampsGetRequest
 	3,  // 3: isotone.v1.TimestampsStreamResponse.got:type_name -> isotone.v1.TimestampsGetResponse
-	14, // 4: isotone.v1.TimestampsStreamResponse.error:type_name -> google.rpc.Status
-	2,  // 5: isotone.v1.Timestamps.Get:input_type -> isotone.v1.TimestampsGetRequest
-	4,  // 6: isotone.v1.Timestamps.Stream:input_type -> isotone.v1.TimestampsStreamRequest
-	6,  // 7: isotone.v1.Ids.Get:input_type -> isotone.v1.IdsGetRequest
-	8,  // 8: isotone.v1.Interval.Get:input_type -> isotone.v1.IntervalGetRequest
-	10, // 9: isotone.v1.Interval.Stamp:input_type -> isotone.v1.IntervalStampRequest
-	12, // 10: isotone.v1.Interval.Wait:input_type -> isotone.v1.IntervalWaitRequest
-	3,  // 11: isotone.v1.Timestamps.Get:output_type -> isotone.v1.TimestampsGetResponse
-	5,  // 12: isotone.v1.Timestamps.Stream:output_type -> isotone.v1.TimestampsStreamResponse
-	7,  // 13: isotone.v1.Ids.Get:output_type -> isotone.v1.IdsGetResponse
-	9,  // 14: isotone.v1.Interval.Get:output_type -> isotone.v1.IntervalGetResponse
-	11, // 15: isotone.v1.Interval.Stamp:output_type -> isotone.v1.IntervalStampResponse
-	13, // 16: isotone.v1.Interval.Wait:output_type -> isotone.v1.IntervalWaitResponse
-	11, // [11:17] is the sub-list for method output_type
-	5,  // [5:11] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	39, // 4: isotone.v1.TimestampsStreamResponse.error:type_name -> google.rpc.Status
+	18, // 5: isotone.v1.SessionsConnectRequest.lows:type_name -> isotone.v1.GroupStamp
+	18, // 6: isotone.v1.SessionsConnectRequest.doubts:type_name -> isotone.v1.GroupStamp
+	18, // 7: isotone.v1.SessionsConnectRequest.sealed:type_name -> isotone.v1.GroupStamp
+	15, // 8: isotone.v1.SessionsConnectRequest.bind:type_name -> isotone.v1.SessionBind
+	17, // 9: isotone.v1.SessionsConnectRequest.close:type_name -> isotone.v1.SessionClose
+	19, // 10: isotone.v1.SessionsConnectRequest.acquire:type_name -> isotone.v1.LockAcquire
+	20, // 11: isotone.v1.SessionsConnectRequest.cancel:type_name -> isotone.v1.LockCancel
+	21, // 12: isotone.v1.SessionsConnectRequest.release:type_name -> isotone.v1.LockRelease
+	22, // 13: isotone.v1.SessionsConnectRequest.take:type_name -> isotone.v1.StampsTake
+	16, // 14: isotone.v1.SessionBind.groups:type_name -> isotone.v1.SessionGroup
+	1,  // 15: isotone.v1.StampsTake.form:type_name -> isotone.v1.Form
+	24, // 16: isotone.v1.SessionsConnectResponse.answer:type_name -> isotone.v1.SessionAnswer
+	39, // 17: isotone.v1.SessionsConnectResponse.error:type_name -> google.rpc.Status
+	25, // 18: isotone.v1.SessionsConnectResponse.queued:type_name -> isotone.v1.LockQueued
+	26, // 19: isotone.v1.SessionsConnectResponse.granted:type_name -> isotone.v1.LockGranted
+	27, // 20: isotone.v1.SessionsConnectResponse.released:type_name -> isotone.v1.LockReleased
+	18, // 21: isotone.v1.SessionsConnectResponse.seal:type_name -> isotone.v1.GroupStamp
+	16, // 22: isotone.v1.SessionsConnectResponse.fenced:type_name -> isotone.v1.SessionGroup
+	28, // 23: isotone.v1.SessionsConnectResponse.expired:type_name -> isotone.v1.SessionExpired
+	29, // 24: isotone.v1.SessionsConnectResponse.superseded:type_name -> isotone.v1.SessionSuperseded
+	26, // 25: isotone.v1.SessionAnswer.holds:type_name -> isotone.v1.LockGranted
+	18, // 26: isotone.v1.SessionAnswer.frontiers:type_name -> isotone.v1.GroupStamp
+	3,  // 27: isotone.v1.SessionAnswer.taken:type_name -> isotone.v1.TimestampsGetResponse
+	34, // 28: isotone.v1.LocksGetResponse.holder:type_name -> isotone.v1.LockHolder
+	34, // 29: isotone.v1.LocksWatchResponse.holder:type_name -> isotone.v1.LockHolder
+	2,  // 30: isotone.v1.Timestamps.Get:input_type -> isotone.v1.TimestampsGetRequest
+	4,  // 31: isotone.v1.Timestamps.Stream:input_type -> isotone.v1.TimestampsStreamRequest
+	6,  // 32: isotone.v1.Ids.Get:input_type -> isotone.v1.IdsGetRequest
+	8,  // 33: isotone.v1.Interval.Get:input_type -> isotone.v1.IntervalGetRequest
+	10, // 34: isotone.v1.Interval.Stamp:input_type -> isotone.v1.IntervalStampRequest
+	12, // 35: isotone.v1.Interval.Wait:input_type -> isotone.v1.IntervalWaitRequest
+	14, // 36: isotone.v1.Sessions.Connect:input_type -> isotone.v1.SessionsConnectRequest
+	30, // 37: isotone.v1.Locks.Get:input_type -> isotone.v1.LocksGetRequest
+	32, // 38: isotone.v1.Locks.Watch:input_type -> isotone.v1.LocksWatchRequest
+	35, // 39: isotone.v1.Frontiers.Get:input_type -> isotone.v1.FrontiersGetRequest
+	37, // 40: isotone.v1.Frontiers.Watch:input_type -> isotone.v1.FrontiersWatchRequest
+	3,  // 41: isotone.v1.Timestamps.Get:output_type -> isotone.v1.TimestampsGetResponse
+	5,  // 42: isotone.v1.Timestamps.Stream:output_type -> isotone.v1.TimestampsStreamResponse
+	7,  // 43: isotone.v1.Ids.Get:output_type -> isotone.v1.IdsGetResponse
+	9,  // 44: isotone.v1.Interval.Get:output_type -> isotone.v1.IntervalGetResponse
+	11, // 45: isotone.v1.Interval.Stamp:output_type -> isotone.v1.IntervalStampResponse
+	13, // 46: isotone.v1.Interval.Wait:output_type -> isotone.v1.IntervalWaitResponse
+	23, // 47: isotone.v1.Sessions.Connect:output_type -> isotone.v1.SessionsConnectResponse
+	31, // 48: isotone.v1.Locks.Get:output_type -> isotone.v1.LocksGetResponse
+	33, // 49: isotone.v1.Locks.Watch:output_type -> isotone.v1.LocksWatchResponse
+	36, // 50: isotone.v1.Frontiers.Get:output_type -> isotone.v1.FrontiersGetResponse
+	38, // 51: isotone.v1.Frontiers.Watch:output_type -> isotone.v1.FrontiersWatchResponse
+	41, // [41:52] is the sub-list for method output_type
+	30, // [30:41] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_isotone_v1_isotone_proto_init() }
@@ -1074,15 +2870,36 @@ func file_isotone_v1_isotone_proto_init() {
 	}
 	file_isotone_v1_isotone_proto_msgTypes[4].OneofWrappers = []any{}
 	file_isotone_v1_isotone_proto_msgTypes[8].OneofWrappers = []any{}
+	file_isotone_v1_isotone_proto_msgTypes[12].OneofWrappers = []any{
+		(*SessionsConnectRequest_Bind)(nil),
+		(*SessionsConnectRequest_Close)(nil),
+		(*SessionsConnectRequest_Acquire)(nil),
+		(*SessionsConnectRequest_Cancel)(nil),
+		(*SessionsConnectRequest_Release)(nil),
+		(*SessionsConnectRequest_Take)(nil),
+	}
+	file_isotone_v1_isotone_proto_msgTypes[13].OneofWrappers = []any{}
+	file_isotone_v1_isotone_proto_msgTypes[20].OneofWrappers = []any{}
+	file_isotone_v1_isotone_proto_msgTypes[21].OneofWrappers = []any{
+		(*SessionsConnectResponse_Answer)(nil),
+		(*SessionsConnectResponse_Error)(nil),
+		(*SessionsConnectResponse_Queued)(nil),
+		(*SessionsConnectResponse_Granted)(nil),
+		(*SessionsConnectResponse_Released)(nil),
+		(*SessionsConnectResponse_Seal)(nil),
+		(*SessionsConnectResponse_Fenced)(nil),
+		(*SessionsConnectResponse_Expired)(nil),
+		(*SessionsConnectResponse_Superseded)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_isotone_v1_isotone_proto_rawDesc), len(file_isotone_v1_isotone_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   12,
+			NumMessages:   37,
 			NumExtensions: 0,
-			NumServices:   3,
+			NumServices:   6,
 		},
 		GoTypes:           file_isotone_v1_isotone_proto_goTypes,
 		DependencyIndexes: file_isotone_v1_isotone_proto_depIdxs,

@@ -1,4 +1,4 @@
-// Isotone over gRPC: timestamps, IDs and the cluster clock. docs/grpc.md has examples and all errors.
+// Isotone over gRPC: timestamps, IDs, the cluster clock, and sessions with their locks and frontiers. docs/grpc.md has examples and all errors.
 //
 // Rules of this file: numbers and names of fields, methods and enum values never change or get another meaning. A field that is
 // unknown to the receiver is ignored, so a client that needs a new field has to know that the server does.
@@ -15,7 +15,7 @@
 // Retry. It is always safe to repeat a call: timestamps and IDs whose answer was lost are merely skipped. Repeat UNAVAILABLE,
 // RESOURCE_EXHAUSTED and DEADLINE_EXCEEDED, after the delay of RetryInfo if there is one, at the leader that is named, or at
 // another node. Repeating INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, FAILED_PRECONDITION and UNIMPLEMENTED cannot
-// help.
+// help. Sessions have rules of their own.
 //
 // Metadata. "authorization" carries credentials as over HTTP, "traceparent" the trace context of W3C. The answer's initial
 // metadata has the ID of the cluster, 16 hexadecimal digits, in "isotone-cluster": timestamps of different clusters have no order
@@ -515,5 +515,451 @@ var Interval_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
+	Metadata: "isotone/v1/isotone.proto",
+}
+
+const (
+	Sessions_Connect_FullMethodName = "/isotone.v1.Sessions/Connect"
+)
+
+// SessionsClient is the client API for Sessions service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Sessions has the sessions of clients, with their locks and frontiers; docs/locks.md says what these are for. Only the leader has
+// them: other nodes answer not_leader, also with FORWARD=1. It needs the role "locks" for locks, and "frontier" for groups of
+// writers.
+type SessionsClient interface {
+	// Connect is one connection of one session. The session stays alive by its requests, for its TTL after each, and for its LINGER
+	// after the stream has ended, in whatever way; meanwhile another stream can go on with it.
+	//
+	// Requests take effect in their order. Each has one answer, in any order; its error affects no other request. In between come
+	// messages, in the order of what they tell of. What a client does with all this:
+	//
+	//   - Draw a random session, which is a secret, and begin each stream with bind, with a larger epoch each time.
+	//   - Send something every TTL / 4, if only a request without an action. End the stream if an answer takes as long.
+	//   - Believe in a lock until TTL after it sent the latest request that was answered without an error, by a clock that does not
+	//     stop in suspend.
+	//   - Ignore messages before the answer to bind. After it, give up each lock that is not among its holds, and release those that
+	//     you do not want, before you believe in the others. Acquire again what you wait for, with its ticket, which keeps the place.
+	//   - Ignore a granted whose token you have released on the same stream.
+	//   - After seal, raise the fence of all stores of the group above it, and say so with sealed.
+	//   - After session_expired or expired, all that the session had is lost: draw another one. After not_bound, superseded,
+	//     not_leader and no_leader, and when the stream ends, bind the session over another stream, at the leader.
+	//
+	// At most 64 requests of a stream wait, the others stay in its flow-control window. A client that does not read is cut off
+	// (overloaded). When the client ends its side, the stream ends with OK after the last answer.
+	Connect(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionsConnectRequest, SessionsConnectResponse], error)
+}
+
+type sessionsClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewSessionsClient(cc grpc.ClientConnInterface) SessionsClient {
+	return &sessionsClient{cc}
+}
+
+func (c *sessionsClient) Connect(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionsConnectRequest, SessionsConnectResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Sessions_ServiceDesc.Streams[0], Sessions_Connect_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SessionsConnectRequest, SessionsConnectResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Sessions_ConnectClient = grpc.BidiStreamingClient[SessionsConnectRequest, SessionsConnectResponse]
+
+// SessionsServer is the server API for Sessions service.
+// All implementations must embed UnimplementedSessionsServer
+// for forward compatibility.
+//
+// Sessions has the sessions of clients, with their locks and frontiers; docs/locks.md says what these are for. Only the leader has
+// them: other nodes answer not_leader, also with FORWARD=1. It needs the role "locks" for locks, and "frontier" for groups of
+// writers.
+type SessionsServer interface {
+	// Connect is one connection of one session. The session stays alive by its requests, for its TTL after each, and for its LINGER
+	// after the stream has ended, in whatever way; meanwhile another stream can go on with it.
+	//
+	// Requests take effect in their order. Each has one answer, in any order; its error affects no other request. In between come
+	// messages, in the order of what they tell of. What a client does with all this:
+	//
+	//   - Draw a random session, which is a secret, and begin each stream with bind, with a larger epoch each time.
+	//   - Send something every TTL / 4, if only a request without an action. End the stream if an answer takes as long.
+	//   - Believe in a lock until TTL after it sent the latest request that was answered without an error, by a clock that does not
+	//     stop in suspend.
+	//   - Ignore messages before the answer to bind. After it, give up each lock that is not among its holds, and release those that
+	//     you do not want, before you believe in the others. Acquire again what you wait for, with its ticket, which keeps the place.
+	//   - Ignore a granted whose token you have released on the same stream.
+	//   - After seal, raise the fence of all stores of the group above it, and say so with sealed.
+	//   - After session_expired or expired, all that the session had is lost: draw another one. After not_bound, superseded,
+	//     not_leader and no_leader, and when the stream ends, bind the session over another stream, at the leader.
+	//
+	// At most 64 requests of a stream wait, the others stay in its flow-control window. A client that does not read is cut off
+	// (overloaded). When the client ends its side, the stream ends with OK after the last answer.
+	Connect(grpc.BidiStreamingServer[SessionsConnectRequest, SessionsConnectResponse]) error
+	mustEmbedUnimplementedSessionsServer()
+}
+
+// UnimplementedSessionsServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedSessionsServer struct{}
+
+func (UnimplementedSessionsServer) Connect(grpc.BidiStreamingServer[SessionsConnectRequest, SessionsConnectResponse]) error {
+	return status.Error(codes.Unimplemented, "method Connect not implemented")
+}
+func (UnimplementedSessionsServer) mustEmbedUnimplementedSessionsServer() {}
+func (UnimplementedSessionsServer) testEmbeddedByValue()                  {}
+
+// UnsafeSessionsServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to SessionsServer will
+// result in compilation errors.
+type UnsafeSessionsServer interface {
+	mustEmbedUnimplementedSessionsServer()
+}
+
+func RegisterSessionsServer(s grpc.ServiceRegistrar, srv SessionsServer) {
+	// If the following call panics, it indicates UnimplementedSessionsServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Sessions_ServiceDesc, srv)
+}
+
+func _Sessions_Connect_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(SessionsServer).Connect(&grpc.GenericServerStream[SessionsConnectRequest, SessionsConnectResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Sessions_ConnectServer = grpc.BidiStreamingServer[SessionsConnectRequest, SessionsConnectResponse]
+
+// Sessions_ServiceDesc is the grpc.ServiceDesc for Sessions service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Sessions_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "isotone.v1.Sessions",
+	HandlerType: (*SessionsServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Connect",
+			Handler:       _Sessions_Connect_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
+	Metadata: "isotone/v1/isotone.proto",
+}
+
+const (
+	Locks_Get_FullMethodName   = "/isotone.v1.Locks/Get"
+	Locks_Watch_FullMethodName = "/isotone.v1.Locks/Watch"
+)
+
+// LocksClient is the client API for Locks service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Locks tells who holds a lock, without a session. Only the leader does. It needs the role "locks".
+type LocksClient interface {
+	// Get returns the holder.
+	Get(ctx context.Context, in *LocksGetRequest, opts ...grpc.CallOption) (*LocksGetResponse, error)
+	// Watch returns the holder, and each time that there is another one. Those between two answers may be left out.
+	Watch(ctx context.Context, in *LocksWatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LocksWatchResponse], error)
+}
+
+type locksClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewLocksClient(cc grpc.ClientConnInterface) LocksClient {
+	return &locksClient{cc}
+}
+
+func (c *locksClient) Get(ctx context.Context, in *LocksGetRequest, opts ...grpc.CallOption) (*LocksGetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LocksGetResponse)
+	err := c.cc.Invoke(ctx, Locks_Get_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *locksClient) Watch(ctx context.Context, in *LocksWatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LocksWatchResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Locks_ServiceDesc.Streams[0], Locks_Watch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[LocksWatchRequest, LocksWatchResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Locks_WatchClient = grpc.ServerStreamingClient[LocksWatchResponse]
+
+// LocksServer is the server API for Locks service.
+// All implementations must embed UnimplementedLocksServer
+// for forward compatibility.
+//
+// Locks tells who holds a lock, without a session. Only the leader does. It needs the role "locks".
+type LocksServer interface {
+	// Get returns the holder.
+	Get(context.Context, *LocksGetRequest) (*LocksGetResponse, error)
+	// Watch returns the holder, and each time that there is another one. Those between two answers may be left out.
+	Watch(*LocksWatchRequest, grpc.ServerStreamingServer[LocksWatchResponse]) error
+	mustEmbedUnimplementedLocksServer()
+}
+
+// UnimplementedLocksServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedLocksServer struct{}
+
+func (UnimplementedLocksServer) Get(context.Context, *LocksGetRequest) (*LocksGetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
+}
+func (UnimplementedLocksServer) Watch(*LocksWatchRequest, grpc.ServerStreamingServer[LocksWatchResponse]) error {
+	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedLocksServer) mustEmbedUnimplementedLocksServer() {}
+func (UnimplementedLocksServer) testEmbeddedByValue()               {}
+
+// UnsafeLocksServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to LocksServer will
+// result in compilation errors.
+type UnsafeLocksServer interface {
+	mustEmbedUnimplementedLocksServer()
+}
+
+func RegisterLocksServer(s grpc.ServiceRegistrar, srv LocksServer) {
+	// If the following call panics, it indicates UnimplementedLocksServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Locks_ServiceDesc, srv)
+}
+
+func _Locks_Get_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LocksGetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LocksServer).Get(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Locks_Get_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LocksServer).Get(ctx, req.(*LocksGetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Locks_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(LocksWatchRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LocksServer).Watch(m, &grpc.GenericServerStream[LocksWatchRequest, LocksWatchResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Locks_WatchServer = grpc.ServerStreamingServer[LocksWatchResponse]
+
+// Locks_ServiceDesc is the grpc.ServiceDesc for Locks service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Locks_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "isotone.v1.Locks",
+	HandlerType: (*LocksServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Get",
+			Handler:    _Locks_Get_Handler,
+		},
+	},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Watch",
+			Handler:       _Locks_Watch_Handler,
+			ServerStreams: true,
+		},
+	},
+	Metadata: "isotone/v1/isotone.proto",
+}
+
+const (
+	Frontiers_Get_FullMethodName   = "/isotone.v1.Frontiers/Get"
+	Frontiers_Watch_FullMethodName = "/isotone.v1.Frontiers/Watch"
+)
+
+// FrontiersClient is the client API for Frontiers service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Frontiers tells the frontiers of groups of writers, without a session. Only the leader does. It needs the role "frontier".
+type FrontiersClient interface {
+	// Get returns the frontier of a group.
+	Get(ctx context.Context, in *FrontiersGetRequest, opts ...grpc.CallOption) (*FrontiersGetResponse, error)
+	// Watch returns the frontier, and each time that it has grown, at most every 20 ms.
+	Watch(ctx context.Context, in *FrontiersWatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FrontiersWatchResponse], error)
+}
+
+type frontiersClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewFrontiersClient(cc grpc.ClientConnInterface) FrontiersClient {
+	return &frontiersClient{cc}
+}
+
+func (c *frontiersClient) Get(ctx context.Context, in *FrontiersGetRequest, opts ...grpc.CallOption) (*FrontiersGetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FrontiersGetResponse)
+	err := c.cc.Invoke(ctx, Frontiers_Get_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *frontiersClient) Watch(ctx context.Context, in *FrontiersWatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FrontiersWatchResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Frontiers_ServiceDesc.Streams[0], Frontiers_Watch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FrontiersWatchRequest, FrontiersWatchResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Frontiers_WatchClient = grpc.ServerStreamingClient[FrontiersWatchResponse]
+
+// FrontiersServer is the server API for Frontiers service.
+// All implementations must embed UnimplementedFrontiersServer
+// for forward compatibility.
+//
+// Frontiers tells the frontiers of groups of writers, without a session. Only the leader does. It needs the role "frontier".
+type FrontiersServer interface {
+	// Get returns the frontier of a group.
+	Get(context.Context, *FrontiersGetRequest) (*FrontiersGetResponse, error)
+	// Watch returns the frontier, and each time that it has grown, at most every 20 ms.
+	Watch(*FrontiersWatchRequest, grpc.ServerStreamingServer[FrontiersWatchResponse]) error
+	mustEmbedUnimplementedFrontiersServer()
+}
+
+// UnimplementedFrontiersServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedFrontiersServer struct{}
+
+func (UnimplementedFrontiersServer) Get(context.Context, *FrontiersGetRequest) (*FrontiersGetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
+}
+func (UnimplementedFrontiersServer) Watch(*FrontiersWatchRequest, grpc.ServerStreamingServer[FrontiersWatchResponse]) error {
+	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedFrontiersServer) mustEmbedUnimplementedFrontiersServer() {}
+func (UnimplementedFrontiersServer) testEmbeddedByValue()                   {}
+
+// UnsafeFrontiersServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to FrontiersServer will
+// result in compilation errors.
+type UnsafeFrontiersServer interface {
+	mustEmbedUnimplementedFrontiersServer()
+}
+
+func RegisterFrontiersServer(s grpc.ServiceRegistrar, srv FrontiersServer) {
+	// If the following call panics, it indicates UnimplementedFrontiersServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Frontiers_ServiceDesc, srv)
+}
+
+func _Frontiers_Get_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FrontiersGetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FrontiersServer).Get(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Frontiers_Get_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FrontiersServer).Get(ctx, req.(*FrontiersGetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Frontiers_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(FrontiersWatchRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FrontiersServer).Watch(m, &grpc.GenericServerStream[FrontiersWatchRequest, FrontiersWatchResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Frontiers_WatchServer = grpc.ServerStreamingServer[FrontiersWatchResponse]
+
+// Frontiers_ServiceDesc is the grpc.ServiceDesc for Frontiers service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Frontiers_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "isotone.v1.Frontiers",
+	HandlerType: (*FrontiersServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Get",
+			Handler:    _Frontiers_Get_Handler,
+		},
+	},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Watch",
+			Handler:       _Frontiers_Watch_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "isotone/v1/isotone.proto",
 }
