@@ -269,7 +269,7 @@ func appendSessionAnswer(b []byte, q *front.SessionRequest) []byte {
 		b = appendMessage(b, 1, appendLock(nil, h.Name, h.Token))
 	}
 	for _, f := range q.Reply.Frontiers {
-		b = appendMessage(b, 2, appendStamps16(nil, f.Group, f.Stamp))
+		b = appendMessage(b, 2, appendStamped(nil, f.Group, f.Stamp))
 	}
 	if q.Count > 0 {
 		b = appendMessage(b, 3, AppendRange(nil, q.Range, q.U64))
@@ -284,15 +284,15 @@ func appendSessionAnswer(b []byte, q *front.SessionRequest) []byte {
 func appendTold(b []byte, m session.Message) []byte {
 	switch m.Kind {
 	case session.MessageQueued:
-		return appendMessage(b, whatQueued, appendStamps16(nil, m.Name, m.Ticket))
+		return appendMessage(b, whatQueued, appendStamped(nil, m.Name, m.Ticket))
 	case session.MessageGranted:
 		return appendMessage(b, whatGranted, appendLock(nil, m.Name, m.Token))
 	case session.MessageReleased:
 		return appendMessage(b, whatReleased, appendLock(nil, m.Name, m.Token))
 	case session.MessageSeal:
-		return appendMessage(b, whatSeal, appendStamps16(nil, m.Group, m.Through))
+		return appendMessage(b, whatSeal, appendStamped(nil, m.Group, m.Through))
 	case session.MessageFenced:
-		return appendMessage(b, whatFenced, appendStamps16(nil, m.Group, m.Low, m.Through))
+		return appendMessage(b, whatFenced, appendStamped(nil, m.Group, m.Low, m.Through))
 	case session.MessageExpired:
 		return appendMessage(b, whatExpired, nil)
 	case session.MessageSuperseded:
@@ -316,8 +316,8 @@ func appendLock(b []byte, name string, token isotone.Timestamp64) []byte {
 	return appendFixed64(appendName(b, 1, name), 2, uint64(token))
 }
 
-// appendStamps16 appends a message with a name and stamps.
-func appendStamps16(b []byte, name string, stamps ...isotone.Timestamp) []byte {
+// appendStamped appends a message with a name and stamps.
+func appendStamped(b []byte, name string, stamps ...isotone.Timestamp) []byte {
 	b = appendName(b, 1, name)
 	for i, s := range stamps {
 		b = appendStamp(b, protowire.Number(2+i), s)
