@@ -2,6 +2,7 @@ package front
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -56,6 +57,14 @@ type SessionWatch struct {
 	Blocked []Blocker
 	Err     error
 	Done    func(*SessionWatch)
+}
+
+// Above returns the smallest timestamp above t, which is not the last one: a frontier that has grown beyond t is at or above it.
+func Above(t isotone.Timestamp) isotone.Timestamp {
+	if t.Index == math.MaxUint64 {
+		return isotone.Timestamp{Time: t.Time + 1}
+	}
+	return isotone.Timestamp{Time: t.Time, Index: t.Index + 1}
 }
 
 // Holder describes who holds a lock.

@@ -19,7 +19,7 @@ import (
 var ofOrders = map[string][]string{
 	"issues timestamps": {"/timestamp", "/oracle", grpc.PathTimestampsGet, grpc.PathTimestampsStream, "TS", "TS64", "TSIN", "TS64IN", "ORACLE"},
 	"the cluster clock": {"/interval", grpc.PathIntervalGet, grpc.PathIntervalStamp, grpc.PathIntervalWait, "INTERVAL"},
-	"sessions":          {"/sessions/", "/locks", "/locks/", "/frontier/", "SESSION", "LOCK", "FRONTIER", "SET", "GET", "DEL", "EXISTS", "PTTL", "TTL", "PEXPIRE", "EXPIRE", "EVAL", "EVALSHA", "SCRIPT"},
+	"sessions":          {"/sessions/", "/locks", "/locks/", "/frontier/", grpc.PathSessionsConnect, grpc.PathLocksGet, grpc.PathLocksWatch, grpc.PathFrontiersGet, grpc.PathFrontiersWatch, "SESSION", "LOCK", "FRONTIER", "SET", "GET", "DEL", "EXISTS", "PTTL", "TTL", "PEXPIRE", "EXPIRE", "EVAL", "EVALSHA", "SCRIPT"},
 	"changes timelines": {"/admin/timelines"},
 	"no order": {
 		"/api/snowflake", grpc.PathIDsGet, grpc.PathHealthCheck, grpc.PathHealthWatch, grpc.PathReflection, grpc.PathReflectionAlpha, "/state", "/metrics", "/members", "/membership",

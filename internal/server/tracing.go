@@ -37,7 +37,7 @@ func traceparent(ctx context.Context) string {
 
 // routes are the paths that a span may be named after.
 var routes = []string{"/timestamp", "/oracle", "/api/snowflake", "/interval", "/state", "/", "/up", "/ready", "/members", "/membership", "/metrics", "/upgrade",
-	grpc.PathTimestampsGet, grpc.PathIDsGet, grpc.PathIntervalGet, grpc.PathIntervalStamp, grpc.PathIntervalWait}
+	grpc.PathTimestampsGet, grpc.PathIDsGet, grpc.PathIntervalGet, grpc.PathIntervalStamp, grpc.PathIntervalWait, grpc.PathLocksGet, grpc.PathFrontiersGet}
 
 // route returns path if it is one of routes.
 func route(path string) string {

@@ -75,7 +75,7 @@ internal/front/requestid:
 internal/front/stats:           . internal/host/trace internal/front/requestid ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 internal/front/http1:           . snowflake internal/core/interval internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/requestid
 internal/front/resp:            . snowflake internal/core/interval internal/core/timeline internal/core/session internal/core/redislock internal/core/frontier internal/auth/access internal/host/loop internal/host/trace internal/front internal/front/requestid
-internal/front/grpc:            . snowflake internal/core/interval internal/core/timeline internal/auth/access internal/host/trace internal/front internal/front/httpapi ; google.golang.org/protobuf
+internal/front/grpc:            . snowflake internal/core/interval internal/core/session internal/core/frontier internal/core/timeline internal/auth/access internal/host/trace internal/front internal/front/httpapi ; google.golang.org/protobuf
 internal/front/pd:              . internal/auth/access internal/front internal/front/grpc internal/front/httpapi ; google.golang.org/protobuf
 internal/front/http2:           . internal/auth/access internal/host/loop internal/front internal/front/grpc internal/front/http1 ; golang.org/x/net
 internal/front/web:             . snowflake internal/core/interval internal/core/session internal/core/frontier internal/auth/access internal/host/listen internal/host/trace internal/front internal/front/grpc internal/front/httpapi internal/front/stats internal/front/requestid ; github.com/quic-go/quic-go

@@ -1,7 +1,6 @@
 package grpc
 
 import (
-	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -183,14 +182,18 @@ func (a *action) takeField(f Field) {
 // request returns what is asked for. Its errors match isotone.ErrInvalidArgument.
 func (a *sessionAsk) request() (q *front.SessionRequest, err error) {
 	q = &front.SessionRequest{}
-	if q.Lows, err = stampsOf("lows", a.lows); err != nil {
-		return q, err
-	}
-	if q.Doubts, err = stampsOf("doubts", a.doubts); err != nil {
-		return q, err
-	}
-	if q.Sealed, err = stampsOf("sealed", a.sealed); err != nil {
-		return q, err
+	for _, said := range []struct {
+		field string
+		from  []stampText
+		to    *[]session.GroupStamp
+	}{{"lows", a.lows, &q.Lows}, {"doubts", a.doubts, &q.Doubts}, {"sealed", a.sealed, &q.Sealed}} {
+		for _, s := range said.from {
+			at, err := parseTimestamp(said.field+".stamp", s.low)
+			if err != nil {
+				return q, err
+			}
+			*said.to = append(*said.to, session.GroupStamp{Group: s.group, Stamp: at})
+		}
 	}
 	switch c := &a.action; c.kind {
 	case actionBind:
@@ -213,18 +216,6 @@ func (a *sessionAsk) request() (q *front.SessionRequest, err error) {
 		err = c.take(q)
 	}
 	return q, err
-}
-
-// stampsOf returns what is said of stamps.
-func stampsOf(field string, list []stampText) (stamps []session.GroupStamp, err error) {
-	for _, s := range list {
-		at, err := parseTimestamp(field+".stamp", s.low)
-		if err != nil {
-			return nil, err
-		}
-		stamps = append(stamps, session.GroupStamp{Group: s.group, Stamp: at})
-	}
-	return stamps, nil
 }
 
 func (a *action) bind() (*session.Bind, error) {
@@ -347,12 +338,4 @@ func appendHolder(b []byte, holders []front.Holder) []byte {
 		b = appendMessage(b, 1, appendName(m, 4, h.Label))
 	}
 	return b
-}
-
-// above returns the smallest timestamp above t, which is not the last one.
-func above(t isotone.Timestamp) isotone.Timestamp {
-	if t.Index == math.MaxUint64 {
-		return isotone.Timestamp{Time: t.Time + 1}
-	}
-	return isotone.Timestamp{Time: t.Time, Index: t.Index + 1}
 }

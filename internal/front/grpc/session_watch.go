@@ -49,7 +49,7 @@ var frontierView = sessionView{
 	role: access.Frontier,
 	of:   func(name string) *front.SessionWatch { return &front.SessionWatch{Group: name} },
 	next: func(seen *front.SessionWatch) *front.SessionWatch {
-		return &front.SessionWatch{Group: seen.Group, At: above(seen.Frontier), Wait: watchSlice}
+		return &front.SessionWatch{Group: seen.Group, At: front.Above(seen.Frontier), Wait: watchSlice}
 	},
 	isNew:    func(seen *front.SessionWatch) bool { return !seen.Frontier.Before(seen.At) },
 	appendTo: func(b []byte, seen *front.SessionWatch) []byte { return appendStamp(b, 1, seen.Frontier) },

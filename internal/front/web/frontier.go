@@ -1,7 +1,6 @@
 package web
 
 import (
-	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -118,7 +117,7 @@ func (h *handler) streamFrontier(c *sessionCall, s *eventStream) error {
 			err = s.comment()
 		} else {
 			err = s.send("frontier", httpapi.FrontierAnswer{Group: c.name, Frontier: seen.Frontier.String()})
-			w.At = above(seen.Frontier)
+			w.At = front.Above(seen.Frontier)
 		}
 		if err == nil {
 			err = s.pause(frontierInterval)
@@ -128,12 +127,4 @@ func (h *handler) streamFrontier(c *sessionCall, s *eventStream) error {
 		}
 		wait = eventsPause
 	}
-}
-
-// above returns the smallest timestamp above t, which is not the last one.
-func above(t isotone.Timestamp) isotone.Timestamp {
-	if t.Index == math.MaxUint64 {
-		return isotone.Timestamp{Time: t.Time + 1}
-	}
-	return isotone.Timestamp{Time: t.Time, Index: t.Index + 1}
 }

@@ -1265,7 +1265,7 @@ func (x *SessionGroup) GetHigh() []byte {
 	return nil
 }
 
-// SessionClose ends the session: all its locks are free.
+// SessionClose ends the session: all its locks are free. Requests of it that wait fail.
 type SessionClose struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

@@ -533,8 +533,8 @@ type SessionsClient interface {
 	// Connect is one connection of one session. The session stays alive by its requests, for its TTL after each, and for its LINGER
 	// after the stream has ended, in whatever way; meanwhile another stream can go on with it.
 	//
-	// Requests take effect in their order. Each has one answer, in any order; its error affects no other request. In between come
-	// messages, in the order of what they tell of. What a client does with all this:
+	// Requests take effect in their order. Each has one answer, in any order; its error affects no other request. Messages come
+	// between them, in the order of what happens. What a client does with all this:
 	//
 	//   - Draw a random session, which is a secret, and begin each stream with bind, with a larger epoch each time.
 	//   - Send something every TTL / 4, if only a request without an action. End the stream if an answer takes as long.
@@ -584,8 +584,8 @@ type SessionsServer interface {
 	// Connect is one connection of one session. The session stays alive by its requests, for its TTL after each, and for its LINGER
 	// after the stream has ended, in whatever way; meanwhile another stream can go on with it.
 	//
-	// Requests take effect in their order. Each has one answer, in any order; its error affects no other request. In between come
-	// messages, in the order of what they tell of. What a client does with all this:
+	// Requests take effect in their order. Each has one answer, in any order; its error affects no other request. Messages come
+	// between them, in the order of what happens. What a client does with all this:
 	//
 	//   - Draw a random session, which is a secret, and begin each stream with bind, with a larger epoch each time.
 	//   - Send something every TTL / 4, if only a request without an action. End the stream if an answer takes as long.
