@@ -29,7 +29,7 @@ var supporting = strings.Fields(`internal/core/mutant internal/auth/address inte
 // The most lines of code, without comments and tests; ARCHITECTURE.md says so, too.
 const (
 	promisingLinesMax = 21700
-	carryingLinesMax  = 27200
+	carryingLinesMax  = 27000
 )
 
 // TestTrusted_ImportsOnlyWhatIsNamed: whatever can break the promise is on a list that people read.
