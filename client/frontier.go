@@ -21,6 +21,8 @@ type FrontierOptions struct {
 	TTL, Linger time.Duration
 	// U64 asks for stamps of the 64-bit form, for stores that keep a BIGINT.
 	U64 bool
+	// Clock is the cluster clock, of which [FrontierWriter.BeginAhead] makes stamps. nil: there is none. It does not go together with U64. Close it after the writer.
+	Clock *Clock
 	// Label tells operators whose writes they are; see [SessionOptions].
 	Label string
 }
@@ -31,6 +33,7 @@ type FrontierWriter struct {
 	group   string
 	options FrontierOptions
 	session *Session
+	maker   *ClockGenerator // of stamps; nil: there is no clock
 
 	// guarded by Session.mu
 	waiting []*stampWait
@@ -38,7 +41,7 @@ type FrontierWriter struct {
 	sealing bool
 }
 
-// stampWait is a call of Begin.
+// stampWait is a call of Begin that waits.
 type stampWait struct {
 	stamp chan isotone.Timestamp // holds one
 	err   error                  // set before stamp is closed
@@ -53,6 +56,9 @@ func (c *Client) NewFrontier(ctx context.Context, group string, o FrontierOption
 	if group == "" || o.Fence == nil {
 		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "a frontier needs the name of a group and a fence")
 	}
+	if o.U64 && o.Clock != nil {
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "stamps of a frontier that are made of a Clock have no 64-bit form")
+	}
 	if o.TTL == 0 {
 		o.TTL = time.Second
 	}
@@ -60,6 +66,9 @@ func (c *Client) NewFrontier(ctx context.Context, group string, o FrontierOption
 		o.Linger = 30 * time.Millisecond
 	}
 	w := &FrontierWriter{group: group, options: o}
+	if o.Clock != nil {
+		w.maker = o.Clock.NewGenerator()
+	}
 	s, err := c.newSession(ctx, SessionOptions{TTL: o.TTL, Linger: o.Linger, Label: o.Label}, 1, w)
 	if err != nil {
 		return nil, err
@@ -85,6 +94,31 @@ func (w *FrontierWriter) Close(ctx context.Context) error { return w.session.Clo
 // Begin returns a write with a stamp of its own, larger than all stamps and timestamps that anybody has received before the call. Calls share requests. The frontier stays below the stamp until
 // Done or Unknown.
 func (w *FrontierWriter) Begin(ctx context.Context) (*FrontierWrite, error) {
+	return w.begin(ctx, false)
+}
+
+// BeginAhead is Begin that makes the stamp in this process if it can, of FrontierOptions.Clock. The leader permits that for about 40 ms, as long as there are writes that are not decided, and stamps of the clock are not further in the
+// future. Otherwise BeginAhead asks the leader, as Begin does, and may make the next stamps. So it saves requests where many writes are under way, and none where they come one after the other.
+//
+// A stamp of the clock is in real-time order with others once it is in the past for everyone. So wait with [Clock.Wait] for [FrontierWrite.Stamp] before you report the end of a write, even to this process. The frontier needs no wait, and
+// depends on no clock.
+func (w *FrontierWriter) BeginAhead(ctx context.Context) (*FrontierWrite, error) {
+	if w.maker == nil {
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "stamps of a frontier that this process makes need FrontierOptions.Clock")
+	}
+	if at, ok := w.maker.take(w.maker.k.known.Load(), 1); ok {
+		s, stamp := w.session, isotone.Timestamp{Time: at, Index: w.maker.index}
+		s.mu.Lock()
+		made := s.err == nil && s.core.Make(w.group, stamp)
+		s.mu.Unlock()
+		if made {
+			return &FrontierWrite{w, stamp}, nil
+		}
+	}
+	return w.begin(ctx, true)
+}
+
+func (w *FrontierWriter) begin(ctx context.Context, ahead bool) (*FrontierWrite, error) {
 	s, wait := w.session, &stampWait{stamp: make(chan isotone.Timestamp, 1)}
 	s.mu.Lock()
 	switch {
@@ -96,7 +130,7 @@ func (w *FrontierWriter) Begin(ctx context.Context) (*FrontierWrite, error) {
 		return nil, isotone.Errorf(isotone.CodeOverloaded, "%d writes wait for their stamps", beginsMax)
 	}
 	w.waiting = append(w.waiting, wait)
-	s.core.Take(w.group, 1, false, w.options.U64)
+	s.core.Take(w.group, 1, ahead, w.options.U64)
 	s.mu.Unlock()
 	s.wake()
 	select {
