@@ -89,12 +89,14 @@ func campaign(t *testing.T, lock resourcelock.Interface, config leaderelection.L
 	return c
 }
 
+// newLock returns a lock, which is released at the end of the test.
 func newLock(t *testing.T, c *client.Client, name, identity string) *k8slease.Lock {
 	t.Helper()
 	l, err := k8slease.New(c, "default", name, resourcelock.ResourceLockConfig{Identity: identity})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = l.Update(context.Background(), resourcelock.LeaderElectionRecord{}) })
 	return l
 }
 

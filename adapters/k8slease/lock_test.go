@@ -49,6 +49,7 @@ func TestLock_TellsWhoHoldsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = s.Close(ctx) }()
 	m := s.Mutex("default/tells")
 	if _, err := m.Lock(ctx); err != nil { // by a program that says nothing of itself
 		t.Fatal(err)
@@ -130,10 +131,7 @@ func TestLock_RefusesBadInput(t *testing.T) {
 			t.Errorf("%+v: %v", x, err)
 		}
 	}
-	longest, err := k8slease.New(c, "default", strings.Repeat("x", k8slease.NameMax-8), resourcelock.ResourceLockConfig{Identity: strings.Repeat("a", k8slease.IdentityMax)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	longest := newLock(t, c, strings.Repeat("x", k8slease.NameMax-8), strings.Repeat("a", k8slease.IdentityMax))
 	if err := longest.Create(soon(t), leading(longest.Identity())); err != nil {
 		t.Error(err)
 	}

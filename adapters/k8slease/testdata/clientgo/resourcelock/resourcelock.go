@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -54,7 +55,7 @@ type LeaseLock struct {
 // Cluster is a client of the cluster.
 var Cluster *client.Client
 
-// locks counts the locks: each has a name of its own.
+// locks counts the locks. Each has a name of its own, which no earlier process has used: its locks may not be free yet.
 var locks atomic.Int64
 
 // scriptSeconds is the LeaseDuration of holders for whom a script names none.
@@ -62,7 +63,7 @@ const scriptSeconds = 30
 
 func (ll *LeaseLock) own() Interface {
 	if ll.lock == nil {
-		ll.name = fmt.Sprintf("%s%d", ll.LeaseMeta.Name, locks.Add(1))
+		ll.name = fmt.Sprintf("%s-%d-%d", ll.LeaseMeta.Name, os.Getpid(), locks.Add(1))
 		ll.lock = ll.candidate(ll.LockConfig)
 	}
 	return ll.lock
