@@ -111,9 +111,16 @@ func TestAbuse_EndsTheConnection(t *testing.T) {
 			})
 			s.set(func() { s.held = strings.HasPrefix(name, "resets") })
 			c, other := s.dial(t), s.dial(t)
-			go tt.say(c) // the connection may end before all is said
+			c.mayEnd = true // before all is said
+			said := make(chan struct{})
+			go func() {
+				defer close(said)
+				tt.say(c)
+			}()
 			c.wantGone(tt.code)
 			await.Until(t, "the connection is closed", func() bool { return s.front.Conns() == 1 })
+			_ = c.Conn.Close()
+			await.Receive(t, "the client says nothing more", said)
 			s.release()
 			other.ask(1, "/timestamp")
 			if got, _, err := other.read(1); err != nil || got[1].status != "200" {
