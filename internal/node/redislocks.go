@@ -67,6 +67,7 @@ func (c *core) breaksRedisLock(r *front.SessionRequest) bool {
 		if r.Err = q.Err; r.Err == nil && !q.Reply.Done {
 			r.Err = errBreakNotHeld
 		}
+		r.Reply.FreeAfter = q.Reply.Left
 		r.Done(r)
 	}
 	c.askRedisLock(q)

@@ -72,6 +72,9 @@ func TestRedisLocks_OutliveTheLeader(t *testing.T) {
 		if operator.says(r); !errors.Is(r.Err, want) {
 			t.Errorf("an operator breaks the lock: %v, want %v", r.Err, want)
 		}
+		if want == nil && r.Reply.FreeAfter < time.Hour {
+			t.Errorf("it is said to be free in %v", r.Reply.FreeAfter)
+		}
 		lock = &session.LockRequest{Op: session.LockBreak, Name: "x", Token: next[0].redis(redislock.Request{Op: redislock.Read, Any: true}).Token}
 	}
 	does(next[0], redislock.Request{Op: redislock.Refresh, Value: "b", TTL: time.Hour}, false)

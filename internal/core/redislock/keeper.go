@@ -151,11 +151,16 @@ func (k *Keeper) Told(m session.Message) {
 	c := k.changes[m.Name]
 	switch m.Kind {
 	case session.MessageGranted:
-		if c != nil && c.Op == session.LockTry {
+		h, _ := k.leader.Holder(m.Name)
+		waits := c != nil && c.Op == session.LockTry
+		if waits && h.Value == c.Value {
 			k.settle(c, m.Token, nil)
 			return
 		}
 		k.stray[m.Name] = m.Token // nobody waits for it any more
+		if waits {                // the hold is that of an earlier request
+			k.settle(c, 0, errLocked)
+		}
 	case session.MessageReleased:
 		if k.stray[m.Name] == m.Token {
 			delete(k.stray, m.Name)
@@ -333,11 +338,11 @@ func (k *Keeper) carryOut(l *lock, r *request) {
 		r.Done = matches
 		k.answer(r, nil)
 	case r.Op == Break && l.token != 0 && l.token == r.Of:
-		r.Done = true
-		k.answer(r, nil)
 		if l.until, k.due = k.now, k.now; l.free == never {
 			l.free = k.now
 		}
+		r.Done, r.Left = true, l.free-k.now
+		k.answer(r, nil)
 	case ofSession && (r.Any || r.Op == Set):
 		k.answer(r, errSession)
 	case r.takes() && free:
@@ -355,7 +360,8 @@ func (k *Keeper) carryOut(l *lock, r *request) {
 	case r.Op == Extend && l.until == never:
 		k.answer(r, nil)
 	case r.Op == Extend:
-		k.refresh(l, r, r.TTL+l.until-k.now, l.value)
+		left := (l.until - k.now + time.Millisecond - 1).Truncate(time.Millisecond) // the log has whole milliseconds
+		k.refresh(l, r, r.TTL+left, l.value)
 	default: // Refresh, ObtainOrRefresh
 		k.refresh(l, r, r.TTL, l.value)
 	}

@@ -309,16 +309,68 @@ func TestKeeper_AnOperatorBreaksALock(t *testing.T) {
 	r.wants("a", obtain("a", 90*ms), true)
 	r.wants("another lock", other, true)
 	r.wants("break another token", Request{Op: Break, Name: "x", Of: 100}, false)
-	r.wants("break", Request{Op: Break, Name: "x", Of: 101}, true)
+	if q := r.does(Request{Op: Break, Name: "x", Of: 101}); !q.Done || q.Left != 110*ms {
+		t.Errorf("break: done %v, and free in %v", q.Done, q.Left)
+	}
 	r.wants("a refreshes", refresh("a", 90*ms), false)
 	r.wait(109 * ms)
 	r.wants("b, while a may believe in it", obtain("b", 90*ms), false)
 	r.wait(ms)
 	r.wants("b", obtain("b", 90*ms), true)
 	r.wants("another lock is held still", other, false)
-	r.wants("break what has no end", Request{Op: Break, Name: "y", Of: 102}, true)
+	if q := r.does(Request{Op: Break, Name: "y", Of: 102}); !q.Done || q.Left != 0 {
+		t.Errorf("break what has no end: done %v, and free in %v", q.Done, q.Left)
+	}
 	r.wait(0)
 	r.wants("it is free at once", other, true)
+}
+
+// TestKeeper_AGrantIsForWhoAskedForIt: one that comes too late, when another client waits for the lock, has the value and the time of the first.
+func TestKeeper_AGrantIsForWhoAskedForIt(t *testing.T) {
+	r := newRig(t)
+	a, b := obtain("a", 90*ms), obtain("b", time.Hour)
+	r.does(read()) // the session is bound
+	first := r.begins(&a)
+	r.asked[0](r.Keeper) // its round
+	claim := r.asked[1]  // is in the log, and not applied
+	r.asked = nil
+	r.wait(3 * time.Second)
+	second := r.begins(&b)
+	r.step(r.Keeper)
+	r.at += 3 * time.Second
+	r.Leads(r.era, r.at)
+	for len(r.changes) > 0 && r.changes["x"].Value == encode(a.TTL, a.Value) { // until the first is cancelled
+		next := r.asked[0]
+		r.asked = r.asked[1:]
+		next(r.Keeper)
+	}
+	r.asked = nil // the session is told of what it has claimed
+	claim(r.Keeper)
+	if !errors.Is(*first, isotone.ErrDeadlineExceeded) {
+		t.Errorf("the first: %v", *first)
+	}
+	if *second != nil || b.Done {
+		t.Errorf("the second: %v, done: %v, while the log has %q", *second, b.Done, r.holds["x"].Value)
+	}
+	r.wait(sweepInterval)
+	r.wants("once nobody has it", obtain("b", time.Hour), true)
+	r.elect()
+	if q := r.does(read()); q.Reply.Value != "b" {
+		t.Errorf("the next leader: %+v", q)
+	}
+}
+
+// What is left of a time is no whole number of milliseconds, and the log has no less of it than the client was told.
+func TestKeeper_ExtensionsAreRecordedInFull(t *testing.T) {
+	r := newRig(t)
+	r.wants("a", obtain("a", 100*ms), true)
+	r.wait(ms / 3)
+	r.wants("extend", Request{Op: Extend, Name: "x", Value: "a", TTL: time.Second}, true)
+	told := r.does(read()).Left
+	r.elect()
+	if q := r.does(read()); q.Left < told {
+		t.Errorf("the next leader: %v, after %v", q.Left, told)
+	}
 }
 
 // A leader that is deposed has no round confirmed, and so answers nothing.

@@ -82,7 +82,7 @@ type Reply struct {
 	Held  bool
 	Value string
 	Token isotone.Timestamp64
-	// Left is what is left of its time, if that has an end.
+	// Left is what is left of its time, if that has an end; of Break, until others may have it.
 	Left    time.Duration
 	Forever bool
 }
