@@ -7,7 +7,6 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
-	"github.com/isotone/isotone/internal/core/redislock"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/session"
 	"github.com/isotone/isotone/internal/front"
@@ -145,7 +144,7 @@ func (n *Node) LockStatus(limit int) (s LockStatus, ok bool) {
 		}
 		s.Time = c.replica.Upcoming().Time
 		for _, h := range c.replica.OldestHolders(limit) {
-			if _, shown := redislock.ValueOf(h); shown {
+			if isShown(h) {
 				s.Longest = append(s.Longest, c.holder(h))
 			}
 		}

@@ -11,7 +11,10 @@ import (
 // Locks of clients of Redis libraries, as the fronts in each loop see them; see front.RedisLocks. Every node keeps those that there are while it leads, also one that is not to
 // serve any.
 
-var errReservedSession = isotone.Errorf(isotone.CodeInvalidArgument, "session %016x is that of the locks of Redis libraries; draw the ID of a session at random", uint64(redislock.SessionID))
+var (
+	errReservedSession = isotone.Errorf(isotone.CodeInvalidArgument, "session %016x is that of the locks of Redis libraries; draw the ID of a session at random", uint64(redislock.SessionID))
+	errReservedName    = isotone.Errorf(isotone.CodeInvalidArgument, "names of locks that begin so are those of the locks of Redis libraries; choose another name")
+)
 
 // keeperLeader is the core as the keeper of these locks sees it.
 type keeperLeader struct{ *core }

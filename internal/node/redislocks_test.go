@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -96,6 +97,42 @@ func TestRedisLocks_OutliveTheLeader(t *testing.T) {
 		t.Errorf("somebody ends the session of these locks: %v", r.Err)
 	}
 	does(next[0], obtain, false)
+}
+
+// TestRedisLocks_AmendmentsAreNobodyElses: they take no place in lists, and no session has their names.
+func TestRedisLocks_AmendmentsAreNobodyElses(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	k := talkers(t, c.nodes[c.leader()])[0]
+	k.redis(redislock.Request{Op: redislock.Obtain, Value: "a", TTL: time.Minute})
+	const amendments = 1000 // as many as a list has at most
+	const together = 50
+	answered := make(chan error, 2*together)
+	does := func(q redislock.Request) {
+		k.loop.Post(func() {
+			k.ask.(front.RedisLocks).AskRedisLock(&front.RedisLockRequest{Request: q, Done: func(r *front.RedisLockRequest) { answered <- r.Err }})
+		})
+	}
+	for i := 0; i < amendments; i += together {
+		for n := range together {
+			name := fmt.Sprintf("y%d", i+n)
+			does(redislock.Request{Op: redislock.Obtain, Name: name, Value: "a", TTL: time.Minute})
+			does(redislock.Request{Op: redislock.Refresh, Name: name, Value: "a", TTL: time.Hour})
+		}
+		for range 2 * together {
+			if err := await.Receive(t, "an answer", answered); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if h := k.sees(&front.SessionWatch{}).Holders; len(h) != amendments || h[0].Name != "x" {
+		t.Errorf("%d locks are listed", len(h))
+	}
+	conn := k.open()
+	conn.binds(5, 1, time.Minute)
+	r := &front.SessionRequest{Request: session.Request{Lock: &session.LockRequest{Op: session.LockTry, Name: "isotone:redis:1:1.1"}}}
+	if conn.says(r); !errors.Is(r.Err, isotone.ErrInvalidArgument) {
+		t.Errorf("a session takes a name of theirs: %v", r.Err)
+	}
 }
 
 // TestRedisLocks_EndByThemselves, and then others get them.

@@ -76,6 +76,10 @@ func (c *core) askSession(r *front.SessionRequest) {
 		c.later(func() { r.Err = errReservedSession; r.Done(r) })
 		return
 	}
+	if r.Lock != nil && (r.Lock.Op == session.LockAcquire || r.Lock.Op == session.LockTry) && redislock.IsReserved(r.Lock.Name) && r.Conn != c.keeperConn {
+		c.later(func() { r.Err = errReservedName; r.Done(r) })
+		return
+	}
 	if c.breaksRedisLock(r) {
 		return
 	}
@@ -189,10 +193,8 @@ func (c *core) answersWatch(w *front.SessionWatch, over bool) bool {
 		}
 	default:
 		w.Holders = nil
-		for _, h := range c.replica.Holders(w.Prefix, holdersMax) {
-			if _, shown := redislock.ValueOf(h); shown {
-				w.Holders = append(w.Holders, c.holder(h))
-			}
+		for _, h := range c.replica.Holders(w.Prefix, holdersMax, isShown) {
+			w.Holders = append(w.Holders, c.holder(h))
 		}
 	}
 	w.Done(w)
@@ -216,6 +218,12 @@ func (c *core) redirect() error {
 func (c *core) holder(h oracle.Hold) front.Holder {
 	value, _ := redislock.ValueOf(h)
 	return front.Holder{Name: h.Name, Token: h.Token, Value: value, Session: c.hashSession(h.Session), Label: c.replica.Label(h.Session)}
+}
+
+// isShown reports whether others are to see a hold.
+func isShown(h oracle.Hold) bool {
+	_, shown := redislock.ValueOf(h)
+	return shown
 }
 
 // hashSession returns what others are told of a session. Its ID is a secret: whoever has it can bind it.

@@ -95,7 +95,7 @@ func (r *Request) Check() error {
 	switch {
 	case r.Name == "" || len(r.Name) > oracle.LockNameMax:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the key of a lock has 1 to %d bytes, and this one has %d; in a database other than 0, its number counts, too", oracle.LockNameMax, len(r.Name))
-	case strings.HasPrefix(r.Name, amendments):
+	case IsReserved(r.Name):
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the key of a lock does not begin with %q", amendments)
 	case r.takes() && (r.Value == "" || len(r.Value) > ValueMax):
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the value of a lock has 1 to %d bytes, and this one has %d", ValueMax, len(r.Value))
@@ -112,13 +112,16 @@ var (
 	errTooLong = isotone.Errorf(isotone.CodeDeadlineExceeded, "the change of the lock was not committed in time, and may still be; look, or try again")
 )
 
+// IsReserved reports whether a lock with that name can be an amendment only.
+func IsReserved(name string) bool { return strings.HasPrefix(name, amendments) }
+
 // ValueOf returns what others are shown as the value of a hold, and false if they are not to see the hold.
 func ValueOf(h oracle.Hold) (value string, shown bool) {
 	if session.ID(h.Session) != SessionID {
 		return h.Value, true
 	}
 	_, value = decode(h.Value)
-	return value, !strings.HasPrefix(h.Name, amendments)
+	return value, !IsReserved(h.Name)
 }
 
 // encode returns the value of a hold: the time in milliseconds, a space, and the value of the lock.

@@ -334,13 +334,15 @@ func (r *Replica) OldestHolders(limit int) []oracle.Hold { return r.state.Holds.
 // HoldsOf returns the holds of a session by name, as [Replica.Holder] does.
 func (r *Replica) HoldsOf(id session.ID) []oracle.Hold { return r.state.Holds.Of(uint64(id)) }
 
-// Holders returns the holds of at most limit locks whose names begin with prefix, by name, as [Replica.Holder] does.
-func (r *Replica) Holders(prefix string, limit int) (list []oracle.Hold) {
+// Holders returns the holds of at most limit locks whose names begin with prefix and that are shown, by name, as [Replica.Holder] does.
+func (r *Replica) Holders(prefix string, limit int, shown func(oracle.Hold) bool) (list []oracle.Hold) {
 	for h := range r.state.Holds.All() {
-		if strings.HasPrefix(h.Name, prefix) {
+		if len(list) == limit {
+			break
+		}
+		if strings.HasPrefix(h.Name, prefix) && shown(h) {
 			list = append(list, h)
 		}
 	}
-	slices.SortFunc(list, func(a, b oracle.Hold) int { return cmp.Compare(a.Name, b.Name) })
-	return list[:min(len(list), limit)]
+	return list
 }
