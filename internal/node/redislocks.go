@@ -68,7 +68,7 @@ func (c *core) breaksRedisLock(r *front.SessionRequest) bool {
 	q := &front.RedisLockRequest{Request: redislock.Request{Op: redislock.Break, Name: r.Lock.Name, Of: r.Lock.Token}}
 	q.Done = func(q *front.RedisLockRequest) {
 		if r.Err = q.Err; r.Err == nil && !q.Reply.Done {
-			r.Err = errBreakNotHeld
+			r.Err = session.ErrNotHeld
 		}
 		r.Reply.FreeAfter = q.Reply.Left
 		r.Done(r)

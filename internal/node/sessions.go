@@ -29,10 +29,6 @@ const (
 var (
 	errSessionConns   = isotone.Errorf(isotone.CodeOverloaded, "this node has %d connections for sessions, which is the most", sessionConnsMax)
 	errWatches        = isotone.Errorf(isotone.CodeOverloaded, "too many requests wait for a frontier or for a lock")
-	errSessionExpired = isotone.Errorf(isotone.CodeSessionExpired, "the session has ended, and all that it held is free; bind another one, with another ID")
-	errNotBound       = isotone.Errorf(isotone.CodeNotBound, "this connection does not speak for a session that lives; bind one first, with an epoch above those before")
-	errBreakNotHeld   = isotone.Errorf(isotone.CodeNotHeld, "nobody holds the lock with this token; its holder may have changed")
-	errLocked         = isotone.Errorf(isotone.CodeLocked, "somebody else holds the lock, or waits for it")
 )
 
 // sessions are the connections for sessions, and the watches. They belong to the core loop's goroutine.
@@ -103,27 +99,12 @@ func (c *core) later(f func()) {
 // answerSession answers a request with its batch.
 func answerSession(r *front.SessionRequest, b *front.Batch) {
 	if r.Err = b.Err; r.Err == nil {
-		r.Err = outcomeError(&r.Request)
+		r.Err = r.Request.Refusal()
 	}
 	if r.Err == nil && r.Count > 0 {
 		r.Range = b.Ranges[0]
 	}
 	r.Done(r)
-}
-
-// outcomeError returns the error for the outcome of a request, or nil.
-func outcomeError(r *session.Request) error {
-	switch o := r.Reply.Outcome; {
-	case o == session.Expired && !r.Close && r.End == 0:
-		return errSessionExpired
-	case o == session.Unbound:
-		return errNotBound
-	case o == session.Locked:
-		return errLocked
-	case o == session.NotHeld:
-		return errBreakNotHeld
-	}
-	return nil
 }
 
 // tellSessions passes on the messages of a step, after its answers.

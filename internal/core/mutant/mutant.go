@@ -256,6 +256,11 @@ const (
 	ClaimBeforeFence        // R6: locks of a restored cluster are claimed while holders of the former one believe in theirs
 	LastInFirstOut          // R6: a lock goes to whoever has waited for the shortest time
 	ReleaseUntold           // liveness: nobody is told that a lock is released
+	RedisUnconfirmed        // R3: a leader that may be deposed refreshes locks of Redis libraries
+	RedisFreeAtEnd          // R4: a lock of a Redis library is free as soon as its time has passed by the leader's clock
+	RedisExtendByLeader     // R4: what is left of its time when it is extended is by the leader's clock
+	RedisTimeUnrecorded     // R4: a longer time of such a lock is not in the log
+	RedisGrantOfEarlier     // R6: a client is given the lock with the value of an earlier request
 	TakeAboveLow            // R10: stamps are issued below what a session has decided, and not registered
 	ValidFromAnswer         // R3: a client believes in its locks from when the answer came
 	BindNotReconciled       // R3: it goes on with locks that a leader does not know

@@ -2,11 +2,15 @@ package redislock
 
 import (
 	"errors"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/session"
 )
@@ -43,8 +47,9 @@ type Keeper struct {
 	early []*request
 	// locks are those that are held, or that requests wait for.
 	locks map[string]*lock
-	// open are the requests that are not answered.
-	open map[*request]struct{}
+	// open are the requests in the order in which they came, from the first one on that is not answered. unanswered counts those that are not.
+	open       []*request
+	unanswered int
 	// changes are those of holds that are under way, by name.
 	changes map[string]*change
 	// stray are holds that are to be released, by name: no client has them.
@@ -72,8 +77,9 @@ type lock struct {
 
 type request struct {
 	*Request
-	asked time.Duration
-	done  func(error)
+	asked    time.Duration
+	answered bool
+	done     func(error)
 }
 
 // change is a change of one hold.
@@ -116,9 +122,12 @@ func (k *Keeper) Stop(err error) {
 	open := k.open
 	k.stops++
 	k.term, k.bound, k.early, k.due, k.swept = 0, false, nil, never, 0
-	k.locks, k.open, k.changes, k.stray = map[string]*lock{}, map[*request]struct{}{}, map[string]*change{}, map[string]isotone.Timestamp64{}
-	for r := range open { // order-free: each by itself
-		r.done(err)
+	k.locks, k.open, k.unanswered, k.changes, k.stray = map[string]*lock{}, nil, 0, map[string]*change{}, map[string]isotone.Timestamp64{}
+	for _, r := range open {
+		if !r.answered {
+			r.answered = true
+			r.done(err)
+		}
 	}
 }
 
@@ -130,12 +139,13 @@ func (k *Keeper) Ask(r *Request, done func(error)) error {
 	switch {
 	case k.term == 0:
 		return isotone.ErrNoLeader
-	case len(k.open) >= requestsMax:
+	case k.unanswered >= requestsMax:
 		return isotone.ErrOverloaded
 	}
 	r.Reply = Reply{}
-	q := &request{r, k.now, done}
-	k.open[q] = struct{}{}
+	q := &request{Request: r, asked: k.now, done: done}
+	k.open = append(k.open, q)
+	k.unanswered++
 	if k.bound {
 		k.confirm(q)
 		return nil
@@ -153,7 +163,7 @@ func (k *Keeper) Told(m session.Message) {
 	case session.MessageGranted:
 		h, _ := k.leader.Holder(m.Name)
 		waits := c != nil && c.Op == session.LockTry
-		if waits && h.Value == c.Value {
+		if waits && (h.Value == c.Value || mutant.On(mutant.RedisGrantOfEarlier)) {
 			k.settle(c, m.Token, nil)
 			return
 		}
@@ -241,11 +251,11 @@ func (k *Keeper) sweep() {
 	} else {
 		k.ask(session.Request{}, func(error) {})
 	}
-	for name, token := range k.stray { // order-free: each by itself
-		k.ask(session.Request{Lock: &session.LockRequest{Op: session.LockRelease, Name: name, Token: token}}, func(error) {})
+	for _, name := range slices.Sorted(maps.Keys(k.stray)) {
+		k.ask(session.Request{Lock: &session.LockRequest{Op: session.LockRelease, Name: name, Token: k.stray[name]}}, func(error) {})
 	}
-	for _, c := range k.changes { // order-free: each by itself
-		switch {
+	for _, name := range slices.Sorted(maps.Keys(k.changes)) {
+		switch c := k.changes[name]; {
 		case !c.failed && k.now < c.began+requestMax:
 		case c.Op == session.LockTry:
 			k.ask(session.Request{Lock: &session.LockRequest{Op: session.LockCancel, Name: c.Name}}, func(error) {})
@@ -253,38 +263,46 @@ func (k *Keeper) sweep() {
 			k.ask(session.Request{Lock: &c.LockRequest}, func(error) {})
 		}
 	}
-	for r := range k.open { // order-free: each by itself
-		if k.now >= r.asked+requestMax {
-			k.answer(r, errTooLong)
-		}
+	for len(k.open) > 0 && k.now >= k.open[0].asked+requestMax {
+		k.answer(k.open[0], errTooLong)
 	}
 }
 
 // freeOver frees the locks whose time is over, and notes when the next one is.
 func (k *Keeper) freeOver() {
 	k.due = never
-	for _, l := range k.locks { // order-free: each by itself
+	var over []*lock
+	for _, l := range k.locks { // order-free: they are sorted
 		switch {
 		case l.token == 0 || l.busy:
 		case k.now < l.free:
 			k.due = min(k.due, l.free)
 		default:
-			k.release(l, func() { k.next(l) })
+			over = append(over, l)
 		}
+	}
+	slices.SortFunc(over, func(a, b *lock) int { return strings.Compare(a.name, b.name) })
+	for _, l := range over {
+		k.release(l, func() { k.next(l) })
 	}
 }
 
 // answer answers a request, unless it was answered.
 func (k *Keeper) answer(r *request, err error) {
-	if _, ok := k.open[r]; ok {
-		delete(k.open, r)
-		r.done(err)
+	if r.answered {
+		return
 	}
+	r.answered = true
+	k.unanswered--
+	for len(k.open) > 0 && k.open[0].answered {
+		k.open = k.open[1:]
+	}
+	r.done(err)
 }
 
 // confirm carries a request out after a round that began after it came. So an answer without a change is that of a leader that was not deposed.
 func (k *Keeper) confirm(r *request) {
-	k.ask(session.Request{}, func(err error) {
+	confirmed := func(err error) {
 		if err != nil {
 			k.answer(r, err)
 			return
@@ -296,7 +314,12 @@ func (k *Keeper) confirm(r *request) {
 		}
 		l.queue = append(l.queue, r)
 		k.next(l)
-	})
+	}
+	if mutant.On(mutant.RedisUnconfirmed) {
+		confirmed(nil)
+		return
+	}
+	k.ask(session.Request{}, confirmed)
 }
 
 // next carries out what waits for a lock that is not busy, and forgets one that is free.
@@ -304,7 +327,7 @@ func (k *Keeper) next(l *lock) {
 	for !l.busy && len(l.queue) > 0 {
 		r := l.queue[0]
 		l.queue = l.queue[1:]
-		if _, ok := k.open[r]; ok {
+		if !r.answered {
 			k.carryOut(l, r)
 		}
 	}
@@ -360,7 +383,10 @@ func (k *Keeper) carryOut(l *lock, r *request) {
 	case r.Op == Extend && l.until == never:
 		k.answer(r, nil)
 	case r.Op == Extend:
-		left := (l.until - k.now + time.Millisecond - 1).Truncate(time.Millisecond) // the log has whole milliseconds
+		left := session.Outlasted(l.free - k.now) // by its clock the client may have more left than by this one
+		if mutant.On(mutant.RedisExtendByLeader) {
+			left = (l.until - k.now).Truncate(time.Millisecond)
+		}
 		k.refresh(l, r, r.TTL+left, l.value)
 	default: // Refresh, ObtainOrRefresh
 		k.refresh(l, r, r.TTL, l.value)
@@ -379,8 +405,8 @@ func (k *Keeper) take(l *lock, r *request) {
 	l.busy = true
 	k.change(session.LockRequest{Op: session.LockTry, Name: l.name, Value: encode(r.TTL, r.Value)}, func(token isotone.Timestamp64, err error) {
 		l.busy = false
-		switch _, waits := k.open[r]; {
-		case err == nil && waits:
+		switch {
+		case err == nil && !r.answered:
 			k.hold(l, token, r.TTL, r.Value)
 			k.finish(l, r, nil)
 			return
@@ -407,7 +433,7 @@ func (k *Keeper) refresh(l *lock, r *request, ttl time.Duration, value string) {
 	case ttl > TTLMax:
 		k.answer(r, errTTL)
 		return
-	case value == l.value && (ttl == l.recorded || 0 < ttl && ttl < l.recorded):
+	case value == l.value && (ttl == l.recorded || 0 < ttl && ttl < l.recorded || mutant.On(mutant.RedisTimeUnrecorded)):
 		k.renew(l, ttl)
 		r.Done = true
 		k.answer(r, nil)
@@ -451,6 +477,9 @@ func (k *Keeper) renew(l *lock, ttl time.Duration) {
 	l.until, l.free = never, never
 	if ttl > 0 {
 		l.until, l.free = k.now+ttl, k.now+session.Outlast(ttl)
+	}
+	if mutant.On(mutant.RedisFreeAtEnd) {
+		l.free = l.until
 	}
 	k.due = min(k.due, l.free)
 }

@@ -373,6 +373,18 @@ func TestKeeper_ExtensionsAreRecordedInFull(t *testing.T) {
 	}
 }
 
+// A client with a slow clock has 46 of 90 ms left when 54 have passed on the leader, and believes in the lock for 136 ms by that clock once it is extended by 90.
+func TestKeeper_AnExtensionCountsFromWhatTheClientHasLeft(t *testing.T) {
+	r := newRig(t)
+	r.wants("a", obtain("a", 90*ms), true)
+	r.wait(54 * ms)
+	r.wants("extend", Request{Op: Extend, Name: "x", Value: "a", TTL: 90 * ms}, true)
+	r.wait(166 * ms)
+	r.wants("b, while a may believe in it", obtain("b", 90*ms), false)
+	r.wait(ms)
+	r.wants("b", obtain("b", 90*ms), true)
+}
+
 // A leader that is deposed has no round confirmed, and so answers nothing.
 func TestKeeper_EachRequestWaitsForARound(t *testing.T) {
 	r := newRig(t)

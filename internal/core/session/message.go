@@ -116,6 +116,30 @@ const (
 	NotHeld
 )
 
+// ErrNotHeld is the answer to a [LockBreak] of a lock that nobody holds with the token.
+var ErrNotHeld = isotone.Errorf(isotone.CodeNotHeld, "nobody holds the lock with this token; its holder may have changed")
+
+var (
+	errEnded   = isotone.Errorf(isotone.CodeSessionExpired, "the session has ended, and all that it held is free; bind another one, with another ID")
+	errUnbound = isotone.Errorf(isotone.CodeNotBound, "this connection does not speak for a session that lives; bind one first, with an epoch above those before")
+	errLocked  = isotone.Errorf(isotone.CodeLocked, "somebody else holds the lock, or waits for it")
+)
+
+// Refusal returns the error for the outcome of a request that was answered without one, or nil.
+func (r *Request) Refusal() error {
+	switch o := r.Reply.Outcome; {
+	case o == Expired && !r.Close && r.End == 0:
+		return errEnded
+	case o == Unbound:
+		return errUnbound
+	case o == Locked:
+		return errLocked
+	case o == NotHeld:
+		return ErrNotHeld
+	}
+	return nil
+}
+
 // Message is a message to a client that is no answer to a request. It is to be sent after the answers of the same step, and in order. A client ignores what comes before the answer to
 // its Bind: that answer shows as much, and a leader that is deposed cannot give it.
 type Message struct {

@@ -294,6 +294,12 @@ func Outlast(d time.Duration) time.Duration {
 	return d * (100 + rateErrorPercent) / (100 - rateErrorPercent)
 }
 
+// Outlasted returns the shortest duration in whole milliseconds that outlasts d; see [Outlast].
+func Outlasted(d time.Duration) time.Duration {
+	shorter := d * (100 - rateErrorPercent) / (100 + rateErrorPercent)
+	return (shorter + time.Millisecond).Truncate(time.Millisecond)
+}
+
 // look has a session looked at when it may be over.
 func (t *Table) look(s *session) {
 	s.due = t.over(s)

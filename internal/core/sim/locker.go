@@ -67,7 +67,7 @@ func (w *world) breakLocks() {
 		}
 		w.trace("an operator breaks %q with the token %v, by node %d", name, h.Token, n.id)
 		k := &session.Call{Request: session.Request{Lock: &session.LockRequest{Op: session.LockBreak, Name: name, Token: h.Token}}}
-		w.arrive(n, &call{session: &sessionCall{nil, k}})
+		w.arrive(n, &call{session: &sessionCall{Call: k}})
 	})
 }
 
@@ -88,6 +88,11 @@ func (w *world) checkBelief(u *sessionUser) {
 		for _, o := range w.sessions.users {
 			if other, also := o.client.Token(name, w.clock(o)); believes && also && o != u && !o.dead {
 				w.fail("R4: users %d and %d hold the lock %q, with the tokens %v and %v", o.number, u.number, name, other, token)
+			}
+		}
+		for _, o := range w.sessions.redis.users {
+			if believes && o.name == name && o.believes(w) {
+				w.fail("R4: user %d holds the lock %q with the token %v, and user %d of a Redis library as %q", u.number, name, token, o.number, o.value)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/redislock"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/session"
 )
@@ -65,6 +66,9 @@ type node struct {
 	workersRefused *oracle.LeaseRefusal
 	leaseCalls     []*leaseCall
 	timelineCalls  []*timelineChange
+	// keeper keeps the locks of Redis libraries, by a session on keeperConn; nil if there are none in the run.
+	keeper     *redislock.Keeper
+	keeperConn session.Conn
 	// began describes the first turn of its process, aheads the readings of its clock, jumps
 	// how often the clock may have jumped.
 	began  beginning
@@ -98,6 +102,7 @@ type inbox struct {
 	clockAsks    []replica.ClockAsk
 	clockAnswers []replica.ClockAnswer
 	sessionsGone []session.Conn
+	redis        []func()
 }
 
 // empty empties an inbox, which keeps its memory.
@@ -169,6 +174,7 @@ func (w *world) start(n *node) {
 	n.members, n.voters = r.Members(), nil
 	n.makers, n.retired, n.workersRefused, n.leaseCalls, n.agreedAt = nil, nil, nil, nil, 0
 	n.timelineCalls = nil
+	w.openKeeper(n)
 	n.waking, n.awake, n.published = false, w.turnOf(n, n.session), interval.Estimate{}
 	limit := n.began.limit
 	if n.began.turn > 0 {
@@ -257,6 +263,7 @@ func (w *world) turn(n *node) {
 		b.voted = n.replica.Voters() > 0 // so it looks at its clock in this turn
 		b.turn, b.at, b.wall, b.ceiling = w.turns, w.now, wall, max(w.ceiling, b.ceiling)
 	}
+	w.keepRedisLocks(n, in.redis, mono)
 	e := n.replica.Step(&replica.Input{
 		Now: uint64(wall), Mono: mono, Steady: n.steady.read(w.now), ClockAsks: in.clockAsks, ClockAnswers: in.clockAnswers, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos, Gone: in.gone, Refused: in.refused,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
@@ -294,7 +301,7 @@ func (w *world) turn(n *node) {
 		w.answer(n, c, a.Err)
 	}
 	for _, m := range e.Sessions {
-		w.tellSession(m)
+		w.tellSession(n, m)
 	}
 	w.noteFrontiers(n)
 	for _, a := range e.LeaseAnswers {

@@ -177,6 +177,7 @@ func (w *world) restore(b saved) {
 		v.notes = make([]replica.Mark, w.cfg.size)
 	}
 	v.restored, v.planned, v.backup = v.restored+1, false, b
+	w.forgetForever()
 	w.nodes, w.conns, w.servers, w.states, w.cluster = nil, [slots][slots]conn{}, nil, nil, 0
 	w.wiped, w.raising, w.cfg.old = false, true, 0
 	clear(w.removedAt)

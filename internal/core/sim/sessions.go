@@ -28,6 +28,7 @@ type sessionState struct {
 	store  store
 	// exclusive is set if LINGER is not below TTL: so no two sessions believe in one lock.
 	exclusive bool
+	redis     redisState
 	// innocents is set if every other user has no fault of its own. Its session must not end.
 	innocents bool
 	// frontiers is what the leader of each term has told last.
@@ -86,6 +87,8 @@ type sessionConn struct {
 type sessionCall struct {
 	conn *sessionConn
 	*session.Call
+	// done, if not nil, takes the answer: the request comes from the process itself.
+	done func(error)
 }
 
 func (k *sessionCall) request() *session.Request {
@@ -102,12 +105,16 @@ func newSessionState(seed uint64) sessionState {
 	s.groups = []string{"orders", "g"}[:1+s.rng.IntN(2)]
 	s.exclusive = s.rng.IntN(4) > 0
 	s.store, s.innocents = newStore(), s.rng.IntN(5) < 2
+	if s.redis.used = s.used && s.rng.IntN(2) == 0; s.redis.used {
+		s.redis.names = []string{"redis", s.names[0]}[:1+s.rng.IntN(2)]
+	}
 	s.forget()
 	return s
 }
 
 // forget begins to count anew who was served since the last fault.
 func (s *sessionState) forget() {
+	s.redis.taken = map[string]bool{}
 	s.bound, s.granted, s.freed, s.reached = map[*sessionUser]bool{}, map[string]bool{}, map[string]bool{}, map[string]isotone.Timestamp{}
 }
 
@@ -122,6 +129,7 @@ func (w *world) runSessions() {
 	if w.sessions.rng.IntN(2) == 0 {
 		w.breakLocks()
 	}
+	w.runRedis()
 }
 
 // joinSession starts a user.
@@ -249,7 +257,7 @@ func (w *world) say(c *sessionConn, k *session.Call) {
 	if k.Count > 0 {
 		counts = []uint64{k.Count}
 	}
-	sent := &call{session: &sessionCall{c, k}, counts: counts, ranges: make([]isotone.Range, len(counts)), u64: k.U64}
+	sent := &call{session: &sessionCall{conn: c, Call: k}, counts: counts, ranges: make([]isotone.Range, len(counts)), u64: k.U64}
 	c.upAt = max(c.upAt, w.now+w.sessionTransit(c))
 	w.after(c.upAt-w.now, func() {
 		if n := c.node; !c.broken && n.up() && n.session == c.process {
@@ -328,6 +336,14 @@ func (w *world) breakSessions(n *node) {
 
 // answerSession sends an answer back.
 func (w *world) answerSession(k *call, err *isotone.Error) {
+	if k.session.done != nil {
+		if err != nil {
+			k.session.done(err)
+		} else {
+			k.session.done(k.session.Refusal())
+		}
+		return
+	}
 	if k.session.conn == nil { // of an operator
 		return
 	}
@@ -361,7 +377,11 @@ func (w *world) finishSession(k *call, err *isotone.Error) {
 }
 
 // tellSession sends a message of a leader to a user.
-func (w *world) tellSession(m session.Message) {
+func (w *world) tellSession(n *node, m session.Message) {
+	if n.keeper != nil && m.Conn == n.keeperConn {
+		n.keeper.Told(m)
+		return
+	}
 	c := w.sessions.conns[m.Conn]
 	if c == nil {
 		return
@@ -450,6 +470,9 @@ func (w *world) silentSession() string {
 				return "nobody is told that the lock is released: " + name
 			}
 		}
+	}
+	if what := w.silentRedis(); what != "" {
+		return what
 	}
 	for _, group := range s.groups {
 		if !w.hasWriter(group) {

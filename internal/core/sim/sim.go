@@ -50,6 +50,8 @@ type Stats struct {
 	// SessionAnswers are answers by which a session was alive, SessionsExpired the sessions that have ended, LocksGranted the locks. Of writes under tokens and
 	// with stamps, those that a store has refused are fenced. Seals were carried out by users.
 	SessionAnswers, SessionsExpired, LocksGranted, LockedWrites, LockedFenced, StampedWrites, StampedFenced, Seals uint64
+	// RedisAnswers are answers to users of Redis libraries, RedisLocks the locks that they took.
+	RedisAnswers, RedisLocks uint64
 	// Contradictions are readings that contradicted others, because a steady clock had a wrong rate.
 	Contradictions uint64
 	// BrokenLinks is in how many runs links stayed broken after the other faults.
@@ -77,6 +79,8 @@ func (s *Stats) Add(o Stats) {
 	s.SessionAnswers += o.SessionAnswers
 	s.SessionsExpired += o.SessionsExpired
 	s.LocksGranted += o.LocksGranted
+	s.RedisAnswers += o.RedisAnswers
+	s.RedisLocks += o.RedisLocks
 	s.LockedWrites += o.LockedWrites
 	s.LockedFenced += o.LockedFenced
 	s.StampedWrites += o.StampedWrites

@@ -35,6 +35,9 @@ func TestRun_KeepsEveryPromiseUnderEveryKindOfFault(t *testing.T) {
 	if stats.Timelines < 100*runs || stats.TimelineChanges < 2*runs {
 		t.Errorf("the runs do too little with timelines to say anything: %+v", stats)
 	}
+	if stats.RedisAnswers < 20*runs || stats.RedisLocks < runs {
+		t.Errorf("the runs do too little with locks of Redis libraries to say anything: %+v", stats)
+	}
 	if stats.Followed < 2*runs {
 		t.Errorf("clients find too few leaders to say anything: %+v", stats)
 	}
