@@ -235,6 +235,7 @@ func (w *world) finishRedis(u *redisUser, this uint64, q *redislock.Request, sen
 	case redislock.Refresh:
 		u.until = max(u.until, sent+q.TTL)
 	default:
+		u.token = 0 // it may be another one
 		if u.until = sent + q.TTL; q.TTL == 0 {
 			u.until = forever
 		}
@@ -248,14 +249,14 @@ func (w *world) finishRedis(u *redisUser, this uint64, q *redislock.Request, sen
 
 // writeUnderRedisLock sends a write to the store, where it arrives at any time.
 func (w *world) writeUnderRedisLock(u *redisUser) {
-	token, value := u.token, u.value
+	token := u.token
 	w.after(time.Duration(w.sessions.rng.Int64N(int64(10*w.cfg.tick))), func() {
 		w.stats.LockedWrites++
 		if w.sessions.store.writeLocked(u.name, token) {
 			return
 		}
 		w.stats.LockedFenced++
-		if u.believes(w) && u.value == value {
+		if u.believes(w) && u.token == token {
 			w.fail("R6: user %d of a Redis library has the lock %q with the token %v, and its store refuses that", u.number, u.name, token)
 		}
 	})
