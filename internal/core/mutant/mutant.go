@@ -261,6 +261,10 @@ const (
 	RedisExtendByLeader     // R4: what is left of its time when it is extended is by the leader's clock
 	RedisTimeUnrecorded     // R4: a longer time of such a lock is not in the log
 	RedisGrantOfEarlier     // R6: a client is given the lock with the value of an earlier request
+	UntoldKept              // R7: a lock stays held that was granted for a request whose client has gone
+	ShowReleasing           // R7: a client is shown a lock that is being released for it
+	TellReleasing           // R7: a request is told of a hold that is being released
+	LeaveEndsTold           // R7: a request that ends has a lock released of which the client was told otherwise
 	TakeAboveLow            // R10: stamps are issued below what a session has decided, and not registered
 	ValidFromAnswer         // R3: a client believes in its locks from when the answer came
 	BindNotReconciled       // R3: it goes on with locks that a leader does not know

@@ -58,35 +58,28 @@ func (h *handler) putLock(c *sessionCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &session.LockRequest{Op: session.LockTry, Name: c.name, Value: c.Value, Ticket: c.Ticket}
+	q := session.LockRequest{Op: session.LockTry, Name: c.name, Value: c.Value, Ticket: c.Ticket}
 	if c.Wait > 0 {
 		q.Op = session.LockAcquire
 	}
-	w, err := v.begin(q)
-	if err != nil {
-		return nil, err
-	}
-	end, alive := h.awaitLock(c, v, w, q)
+	end, alive := h.awaitLock(c, v, q)
 	switch {
-	case end.err != nil:
-		return nil, end.err
-	case end.token == 0:
-		return nil, h.refuseLock(c, end.ticket)
+	case end.Err != nil:
+		return nil, end.Err
+	case end.Token == 0:
+		return nil, h.refuseLock(c, end.Ticket)
 	}
-	a := httpapi.HeldLocks([]session.Hold{{Name: c.name, Token: end.token}})[0]
-	a.ValidFor = validFor(v.bind.TTL, alive).Milliseconds()
+	a := httpapi.HeldLocks([]session.Hold{{Name: c.name, Token: end.Token}})[0]
+	a.ValidFor = session.ValidFor(v.bind.TTL, alive).Milliseconds()
 	return a, nil
 }
 
-// validFor returns for how long a client may believe in what it holds, from when it sent a request whose session the leader has heard alive later. The client's clock may be slow while the
-// leader's is fast, each by a tenth; the leader waits for TTL · 11/9 (R4).
-func validFor(ttl, alive time.Duration) time.Duration {
-	const slow, fast = 9, 11
-	return ttl + alive/fast*slow
-}
-
 // awaitLock waits until a request for a lock has come to an end. The session is kept alive meanwhile; alive is when it was last known to be, from when the request began.
-func (h *handler) awaitLock(c *sessionCall, v *virtual, w *lockWait, q *session.LockRequest) (end lockEnd, alive time.Duration) {
+func (h *handler) awaitLock(c *sessionCall, v *virtual, q session.LockRequest) (end session.LockEnd, alive time.Duration) {
+	w, changed, err := v.acquire(q)
+	if err != nil {
+		return session.LockEnd{Err: err}, 0
+	}
 	patience := c.Wait
 	if patience == 0 {
 		patience = h.limits.RequestTimeout // the lock is free, or it is refused at once
@@ -99,8 +92,8 @@ func (h *handler) awaitLock(c *sessionCall, v *virtual, w *lockWait, q *session.
 	asks, isOver := false, c.Wait == 0
 	for {
 		select {
-		case <-w.wake:
-			if end, ended := v.look(w, q, isOver && c.Wait > 0); ended {
+		case <-changed:
+			if end, ended := v.look(w, isOver && c.Wait > 0); ended {
 				return end, alive
 			}
 		case at := <-kept:
@@ -110,21 +103,21 @@ func (h *handler) awaitLock(c *sessionCall, v *virtual, w *lockWait, q *session.
 				asks = v.keep(time.Since(c.began), kept)
 			}
 		case <-over.C:
-			if end, ended := v.look(w, q, true); ended {
+			if end, ended := v.look(w, true); ended {
 				return end, alive
 			}
 			if isOver {
 				v.leave(w)
-				return lockEnd{err: errNotSaid}, 0
+				return session.LockEnd{Err: errNotSaid}, 0
 			}
 			isOver = true // its time, but not what it waits for: to be told of its place
 			over.Reset(h.limits.RequestTimeout)
 		case <-c.Context().Done():
 			v.leave(w)
-			return lockEnd{err: errClientGone}, 0
+			return session.LockEnd{Err: errClientGone}, 0
 		case <-h.stopping:
 			v.leave(w)
-			return lockEnd{err: errStopping}, 0
+			return session.LockEnd{Err: errStopping}, 0
 		}
 	}
 }
@@ -157,11 +150,11 @@ func (h *handler) deleteLock(c *sessionCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := v.release(c.name, c.Token)
+	released, err := v.release(c.name, c.Token)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.awaitSession(c.Context(), g.done); err != nil {
+	if err := h.awaitSession(c.Context(), released); err != nil {
 		return nil, err
 	}
 	return httpapi.LockReleased{Name: c.name}, nil

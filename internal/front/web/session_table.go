@@ -53,7 +53,7 @@ type virtual struct {
 	forget  *time.Timer
 
 	mu   sync.Mutex
-	book lockBook
+	book *session.Book
 	// seals are the latest that the leader asks for in the session's groups. fences has from the first to the last stamp that it has fenced.
 	seals  map[string]isotone.Timestamp
 	fences map[string]frontier.Report
@@ -120,9 +120,10 @@ func (t *sessionTable) hasRoom() bool {
 // open adds a connection, for those who have mu.
 func (t *sessionTable) open(b session.Bind) *virtual {
 	v := &virtual{
-		backend: t.backend, bind: b, book: newLockBook(), seals: map[string]isotone.Timestamp{}, fences: map[string]frontier.Report{},
+		backend: t.backend, bind: b, seals: map[string]isotone.Timestamp{}, fences: map[string]frontier.Report{},
 		ended: make(chan struct{}), news: make(chan struct{}),
 	}
+	v.book = session.NewBook(v.askLock)
 	v.conn = t.backend.OpenSession(v.tell)
 	v.forget = time.AfterFunc(v.patience(), func() { t.drop(v) })
 	t.byID[b.ID] = v
@@ -160,7 +161,7 @@ func (v *virtual) finish(err error) {
 		return
 	}
 	v.over = err
-	v.book.close(err)
+	v.book.Close(err)
 	v.backend.CloseSession(v.conn)
 	close(v.ended)
 }
@@ -227,14 +228,8 @@ func (v *virtual) tell(m session.Message) {
 		}
 		v.fences[m.Group] = frontier.Report{Group: m.Group, Low: low, High: m.Through}
 		v.hasNews()
-	case session.MessageQueued:
-		v.book.queued(m.Name, m.Ticket)
-	case session.MessageGranted:
-		if v.book.granted(m.Name, m.Token) {
-			v.giveBack(m.Name, m.Token)
-		}
-	case session.MessageReleased:
-		v.book.released(m.Name, m.Token)
+	default:
+		v.book.Told(m)
 	}
 }
 
@@ -272,106 +267,57 @@ func (v *virtual) sealed(group string, through isotone.Timestamp) {
 	}
 }
 
-// begin has a request for a lock wait.
-func (v *virtual) begin(q *session.LockRequest) (*lockWait, error) {
+// askLock asks the leader about a lock, for those who have mu.
+func (v *virtual) askLock(a *session.LockAsk) {
+	r := &front.SessionRequest{Request: session.Request{Lock: &a.LockRequest}}
+	_ = v.send(r, func(err error) { v.book.Answered(a, r.Reply.Holds, err) }) // if the connection is over, so is all that waits
+}
+
+// acquire begins a request for a lock. changed receives when there is something to look at.
+func (v *virtual) acquire(q session.LockRequest) (w *session.LockWait, changed <-chan struct{}, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.over != nil {
+		return nil, nil, v.over
+	}
+	if v.book.Waits() >= sessionWaitsMax {
+		return nil, nil, errWaitsMax
+	}
+	wake := make(chan struct{}, 1)
+	return v.book.Acquire(q, func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}), wake, nil
+}
+
+// release releases a lock. released receives how that ended.
+func (v *virtual) release(name string, token isotone.Timestamp64) (released <-chan error, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.over != nil {
 		return nil, v.over
 	}
-	if v.book.waits >= sessionWaitsMax {
-		return nil, errWaitsMax
-	}
-	w := v.book.begin(q.Name)
-	if q.Op == session.LockTry && len(v.book.waiting[q.Name]) > 1 { // the session itself waits for it
-		w.locked, w.alive = true, true
-		w.signal()
-		return w, nil
-	}
-	return w, v.acquire(w, q)
-}
-
-// acquire asks for a lock.
-func (v *virtual) acquire(w *lockWait, q *session.LockRequest) error {
-	r := &front.SessionRequest{Request: session.Request{Lock: q}}
-	return v.send(r, func(err error) {
-		if errors.Is(err, isotone.ErrLocked) {
-			w.locked, w.alive = true, true
-			w.signal()
-			return
-		}
-		if token, unwanted := v.book.answered(w, r.Reply.Holds, err); unwanted {
-			v.giveBack(w.name, token)
-		}
-	})
-}
-
-// giveBack releases a lock of which nobody was told.
-func (v *virtual) giveBack(name string, token isotone.Timestamp64) {
-	v.request(v.book.give(name, token, false))
-}
-
-// request asks for a release, or to wait no longer.
-func (v *virtual) request(q *session.LockRequest) {
-	r := &front.SessionRequest{Request: session.Request{Lock: q}}
-	_ = v.send(r, func(err error) { // if the connection is over, so is the wait
-		if q.Op == session.LockRelease {
-			v.book.releaseAnswered(q.Name, q.Token, err)
-		}
-	})
-}
-
-// release releases a lock. It returns nil if the session does not hold it with the token.
-func (v *virtual) release(name string, token isotone.Timestamp64) (*giving, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.over != nil {
-		return nil, v.over
-	}
-	q := v.book.release(name, token)
-	if q == nil {
+	done := make(chan error, 1)
+	if !v.book.Release(name, token, func(err error) { done <- err }) {
 		return nil, isotone.Errorf(isotone.CodeNotHeld, "the session does not hold the lock %.100q with that token", name)
 	}
-	g := v.book.giving[token]
-	v.request(q)
-	return g, nil
+	return done, nil
 }
 
-// look looks at what has happened to a request for a lock, and reports whether it has ended. One whose time is over has once it knows its place in the queue.
-func (v *virtual) look(w *lockWait, q *session.LockRequest, isOver bool) (end lockEnd, ended bool) {
+// look is [session.Book.Look].
+func (v *virtual) look(w *session.LockWait, isOver bool) (end session.LockEnd, ended bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if w.again {
-		w.again = false
-		if err := v.acquire(w, q); err != nil {
-			w.err = err
-		}
-	}
-	switch {
-	case w.err != nil, w.locked:
-		v.quit(w)
-		return lockEnd{err: w.err}, true
-	case v.book.tell(w):
-		return lockEnd{token: w.token}, true
-	case isOver && w.alive && w.ticket != (isotone.Timestamp{}):
-		v.quit(w)
-		return lockEnd{ticket: w.ticket}, true
-	}
-	return lockEnd{}, false
+	return v.book.Look(w, isOver)
 }
 
-// leave ends a request for a lock whose client is not told of a token.
-func (v *virtual) leave(w *lockWait) {
+// leave is [session.Book.Leave].
+func (v *virtual) leave(w *session.LockWait) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.quit(w)
-}
-
-// quit is leave for those who have mu.
-func (v *virtual) quit(w *lockWait) {
-	if q := v.book.leave(w); q != nil && v.over == nil {
-		v.request(q)
-	}
+	v.book.Leave(w)
 }
 
 // keep keeps the session alive, asked at a time that is told once that is confirmed. It reports whether the leader is asked.

@@ -194,7 +194,7 @@ func (h *handler) keepSession(c *sessionCall) (any, error) {
 	answered := make(chan error, 1)
 	v, err := h.sessions.put(b, c.Groups, func(v *virtual, r *front.SessionRequest, err error) {
 		if err == nil {
-			holds, frontiers = v.book.shown(r.Reply.Holds), r.Reply.Frontiers
+			holds, frontiers = v.book.Shown(r.Reply.Holds), r.Reply.Frontiers
 		}
 		answered <- err
 	})
