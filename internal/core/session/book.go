@@ -35,7 +35,7 @@ type LockAsk struct {
 
 // LockWait is a request for a lock that waits in a [Book].
 type LockWait struct {
-	ask     LockAsk
+	request LockRequest
 	changed func()
 	token   isotone.Timestamp64 // 0: it is not granted
 	ticket  isotone.Timestamp
@@ -63,8 +63,7 @@ func (b *Book) Waits() int { return b.waits }
 // Acquire begins a request for a lock. changed is called, also from within, when there is something for [Book.Look] to see. The request lasts until Look says that it has ended, or
 // [Book.Leave].
 func (b *Book) Acquire(q LockRequest, changed func()) *LockWait {
-	w := &LockWait{changed: changed}
-	w.ask = LockAsk{q, w}
+	w := &LockWait{request: q, changed: changed}
 	others := b.waiting[q.Name]
 	b.waiting[q.Name] = append(others, w)
 	b.waits++
@@ -76,7 +75,7 @@ func (b *Book) Acquire(q LockRequest, changed func()) *LockWait {
 	case len(others) > 0: // one of them may leave
 		w.token = others[0].token
 	}
-	b.ask(&w.ask)
+	b.ask(&LockAsk{w.request, w})
 	return w
 }
 
@@ -87,7 +86,7 @@ func (b *Book) Look(w *LockWait, isOver bool) (end LockEnd, ended bool) {
 		end.Err = w.err
 	case w.token != 0 && w.alive:
 		b.remove(w)
-		b.told[w.ask.Name] = w.token
+		b.told[w.request.Name] = w.token
 		return LockEnd{Token: w.token}, true
 	case isOver && w.alive && w.ticket != (isotone.Timestamp{}):
 		end.Ticket = w.ticket
@@ -101,7 +100,7 @@ func (b *Book) Look(w *LockWait, isOver bool) (end LockEnd, ended bool) {
 // Leave ends a request whose client is not told of a token.
 func (b *Book) Leave(w *LockWait) {
 	b.remove(w)
-	name := w.ask.Name
+	name := w.request.Name
 	switch {
 	case len(b.waiting[name]) > 0 || w.locked:
 	case w.token == 0:
@@ -112,7 +111,7 @@ func (b *Book) Leave(w *LockWait) {
 }
 
 func (b *Book) remove(w *LockWait) {
-	name := w.ask.Name
+	name := w.request.Name
 	at := slices.Index(b.waiting[name], w)
 	if at < 0 {
 		return
@@ -159,7 +158,7 @@ func (b *Book) release(name string, token isotone.Timestamp64, done func(error))
 	for _, w := range b.waiting[name] {
 		if w.token == token {
 			w.token = 0
-			b.ask(&w.ask)
+			b.ask(&LockAsk{w.request, w})
 		}
 	}
 }
@@ -195,7 +194,7 @@ func (b *Book) held(w *LockWait, h Hold) {
 	if !b.isReleasing(h.Token, mutant.TellReleasing) {
 		b.granted(h.Name, h.Token)
 	} else if slices.Contains(b.waiting[h.Name], w) {
-		b.ask(&w.ask)
+		b.ask(&LockAsk{w.request, w})
 	}
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -20,7 +21,7 @@ func (w *world) useLock(u *sessionUser, name string) {
 		u.client.Acquire(name, "", rng.IntN(3) == 0)
 	case token == 0 && draw > 0:
 	case draw < 6 && believes:
-		w.writeUnderLock(u, name, token)
+		w.writeUnderLock(u, u.ttl, name, token)
 	case draw < 9:
 		delete(u.wants, name)
 		u.client.Release(name)
@@ -28,21 +29,20 @@ func (w *world) useLock(u *sessionUser, name string) {
 }
 
 // writeUnderLock sends a write to the store, where it arrives at any time.
-func (w *world) writeUnderLock(u *sessionUser, name string, token isotone.Timestamp64) {
+func (w *world) writeUnderLock(u believer, ttl time.Duration, name string, token isotone.Timestamp64) {
 	rng := w.sessions.rng
 	delay := time.Duration(rng.Int64N(int64(w.cfg.tick)))
 	if rng.IntN(4) == 0 {
-		delay = time.Duration(rng.Int64N(int64(3 * u.ttl)))
+		delay = time.Duration(rng.Int64N(int64(3 * ttl)))
 	}
-	client := u.client
 	w.after(delay, func() {
 		w.stats.LockedWrites++
 		if w.sessions.store.writeLocked(name, token) {
 			return
 		}
 		w.stats.LockedFenced++
-		if has, believes := client.Token(name, w.clock(u)); w.sessions.exclusive && !u.dead && believes && has == token {
-			w.fail("R6: user %d holds the lock %q with the token %v, and its store refuses that", u.number, name, token)
+		if has, believes := u.believes(w, name); w.sessions.exclusive && believes && has == token {
+			w.fail("R6: %v holds the lock %q with the token %v, and its store refuses that", u, name, token)
 		}
 	})
 }
@@ -72,27 +72,55 @@ func (w *world) breakLocks() {
 }
 
 // granted notes that a user holds a lock.
-func (w *world) granted(u *sessionUser, name string, token isotone.Timestamp64) {
+func (w *world) granted(u believer, name string, token isotone.Timestamp64) {
 	w.sessions.granted[name] = true
 	w.stats.LocksGranted++
-	w.trace("user %d holds %q with the token %v", u.number, name, token)
+	w.trace("%v holds %q with the token %v", u, name, token)
+}
+
+// believer is a user who may believe in a lock.
+type believer interface {
+	fmt.Stringer
+	// believes returns the token under which the user acts now, and whether there is one.
+	believes(w *world, name string) (token isotone.Timestamp64, believes bool)
+}
+
+func (u *sessionUser) String() string { return fmt.Sprintf("user %d", u.number) }
+
+func (u *sessionUser) believes(w *world, name string) (isotone.Timestamp64, bool) {
+	token, believes := u.client.Token(name, w.clock(u))
+	return token, believes && !u.dead
+}
+
+// believers returns all users.
+func (w *world) believers() (list []believer) {
+	for _, u := range w.sessions.users {
+		list = append(list, u)
+	}
+	for _, u := range w.sessions.http.users {
+		list = append(list, u)
+	}
+	return list
 }
 
 // checkBelief checks that nobody else believes in a lock in which a user believes.
-func (w *world) checkBelief(u *sessionUser) {
+func (w *world) checkBelief(u believer) {
 	if !w.sessions.exclusive {
 		return
 	}
 	for _, name := range w.sessions.names {
-		token, believes := u.client.Token(name, w.clock(u))
-		for _, o := range w.sessions.users {
-			if other, also := o.client.Token(name, w.clock(o)); believes && also && o != u && !o.dead {
-				w.fail("R4: users %d and %d hold the lock %q, with the tokens %v and %v", o.number, u.number, name, other, token)
+		token, believes := u.believes(w, name)
+		if !believes {
+			continue
+		}
+		for _, o := range w.believers() {
+			if other, also := o.believes(w, name); also && o != u {
+				w.fail("R4: %v and %v hold the lock %q, with the tokens %v and %v", o, u, name, other, token)
 			}
 		}
 		for _, o := range w.sessions.redis.users {
-			if believes && o.name == name && o.believes(w) {
-				w.fail("R4: user %d holds the lock %q with the token %v, and user %d of a Redis library as %q", u.number, name, token, o.number, o.value)
+			if o.name == name && o.believes(w) {
+				w.fail("R4: %v holds the lock %q with the token %v, and user %d of a Redis library as %q", u, name, token, o.number, o.value)
 			}
 		}
 	}

@@ -26,6 +26,7 @@ type sessionState struct {
 	conns  map[session.Conn]*sessionConn
 	last   session.Conn
 	store  store
+	http   httpState
 	// exclusive is set if LINGER is not below TTL: so no two sessions believe in one lock.
 	exclusive bool
 	redis     redisState
@@ -108,6 +109,7 @@ func newSessionState(seed uint64) sessionState {
 	if s.redis.used = s.used && s.rng.IntN(2) == 0; s.redis.used {
 		s.redis.names = []string{"redis", s.names[0]}[:1+s.rng.IntN(2)]
 	}
+	s.http = newHTTPState(seed)
 	s.forget()
 	return s
 }
@@ -116,6 +118,7 @@ func newSessionState(seed uint64) sessionState {
 func (s *sessionState) forget() {
 	s.redis.taken = map[string]bool{}
 	s.bound, s.granted, s.freed, s.reached = map[*sessionUser]bool{}, map[string]bool{}, map[string]bool{}, map[string]isotone.Timestamp{}
+	s.http.forget()
 }
 
 // runSessions starts the users.
@@ -130,6 +133,7 @@ func (w *world) runSessions() {
 		w.breakLocks()
 	}
 	w.runRedis()
+	w.runHTTPUsers()
 }
 
 // joinSession starts a user.
@@ -384,6 +388,7 @@ func (w *world) tellSession(n *node, m session.Message) {
 	}
 	c := w.sessions.conns[m.Conn]
 	if c == nil {
+		w.tellVirtual(m)
 		return
 	}
 	w.deliver(c, func() {
@@ -460,6 +465,9 @@ func (w *world) silentSession() string {
 		if !u.dead && !s.bound[u] {
 			return "no answer for the session of a user"
 		}
+	}
+	if slices.ContainsFunc(s.http.users, func(u *httpUser) bool { return !u.answered }) {
+		return "no answer for a session over HTTP"
 	}
 	if w.loss.restored == 0 {
 		for _, name := range s.names {

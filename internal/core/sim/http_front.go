@@ -1,0 +1,363 @@
+package sim
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/frontier"
+	"github.com/isotone/isotone/internal/core/session"
+)
+
+// The HTTP front of a process, which speaks for users who have no connections. It keeps a virtual one for each session, as internal/front/web does, with a
+// session.Book. The check: a lock of which nobody was told does not stay held (R7).
+
+// virtual is the connection of a session at a process.
+type virtual struct {
+	w       *world
+	node    *node
+	process uint64
+	id      session.Conn
+	bind    session.Bind
+	book    *session.Book
+	// over is why nothing more is asked; nil: it is not over.
+	over  error
+	seals map[string]isotone.Timestamp
+	// held are the grants of which the leader has told, until a release is asked for; told those of which the user was, by token.
+	held map[string]isotone.Timestamp64
+	told map[isotone.Timestamp64]bool
+	// waits is how many requests wait for a lock, asks how many of the book are not answered.
+	waits map[string]int
+	asks  int
+}
+
+// virtualKey is a session at a process.
+type virtualKey struct {
+	node    *node
+	process uint64
+	session session.ID
+}
+
+// httpAnswer is what a front answers to a user.
+type httpAnswer struct {
+	err *isotone.Error
+	// token is that of a lock, and ticket the place of a user who has waited in vain. Of PUT /sessions, holds is what the session holds.
+	token  isotone.Timestamp64
+	ticket isotone.Timestamp
+	holds  []session.Hold
+	seals  map[string]isotone.Timestamp
+	// valid is for how long the user may believe in that.
+	valid time.Duration
+}
+
+// findVirtual returns the connection of a session at a node, or why there is none.
+func (w *world) findVirtual(n *node, id session.ID) (*virtual, error) {
+	v := w.sessions.http.virtuals[virtualKey{n, n.session, id}]
+	if v == nil {
+		return nil, isotone.ErrNotBound
+	}
+	return v, v.over
+}
+
+// putHTTP begins a session or keeps it alive.
+func (w *world) putHTTP(n *node, b session.Bind, groups []string, again bool, answer func(httpAnswer)) {
+	v, err := w.findVirtual(n, b.ID)
+	if errors.Is(err, isotone.ErrSessionExpired) {
+		answer(httpAnswer{err: isotone.ErrSessionExpired})
+		return
+	}
+	q := session.Request{Show: true, Join: groups}
+	if err != nil {
+		v = w.openVirtual(n, b)
+		q = session.Request{Bind: &b}
+		for _, group := range groups {
+			b.Reports = append(b.Reports, frontier.Report{Group: group, Low: isotone.Timestamp{Index: 1}})
+		}
+	}
+	v.send(q, func(r *session.Reply, err error) {
+		switch {
+		case err == nil:
+			holds := v.book.Shown(r.Holds)
+			for _, h := range holds {
+				v.told[h.Token] = true
+			}
+			answer(httpAnswer{holds: holds, seals: maps.Clone(v.seals), valid: b.TTL})
+		case errors.Is(err, isotone.ErrNotBound) && !again:
+			w.after(0, func() { w.putHTTP(n, b, groups, true, answer) })
+		default:
+			answer(w.failedHTTP(n, err))
+		}
+	})
+}
+
+// failedHTTP answers with an error. Where there is no session, as another node leads, it names that.
+func (w *world) failedHTTP(n *node, err error) httpAnswer {
+	var e *isotone.Error
+	if !errors.As(err, &e) {
+		w.fail("node %d answers %w", n.id, err)
+		return httpAnswer{err: isotone.ErrNotBound}
+	}
+	if !n.up() || !errors.Is(err, isotone.ErrNotBound) {
+		return httpAnswer{err: e}
+	}
+	if l := w.node(n.replica.Brief().Leader); l != nil && l != n {
+		e = isotone.Errorf(isotone.CodeNotLeader, "node %d leads", l.id)
+		e.Leader = w.clientAddr(l)
+	}
+	return httpAnswer{err: e}
+}
+
+// answerHTTP answers with an error, or that there is none.
+func (w *world) answerHTTP(n *node, err error) httpAnswer {
+	if err == nil {
+		return httpAnswer{}
+	}
+	return w.failedHTTP(n, err)
+}
+
+func (w *world) openVirtual(n *node, b session.Bind) *virtual {
+	s := &w.sessions
+	s.last++
+	v := &virtual{
+		w: w, node: n, process: n.session, id: s.last, bind: b, seals: map[string]isotone.Timestamp{},
+		held: map[string]isotone.Timestamp64{}, told: map[isotone.Timestamp64]bool{}, waits: map[string]int{},
+	}
+	v.book = session.NewBook(v.askLock)
+	s.http.virtuals[virtualKey{n, n.session, b.ID}], s.http.conns[v.id] = v, v
+	return v
+}
+
+func (v *virtual) runs() bool { return v.node.up() && v.node.session == v.process }
+
+// later calls f unless the process ends before. One that is paused does it when it goes on.
+func (v *virtual) later(d time.Duration, f func()) {
+	v.w.after(d, func() {
+		switch {
+		case !v.runs():
+		case v.node.paused:
+			v.later(v.w.cfg.tick, f)
+		default:
+			f()
+		}
+	})
+}
+
+// send has the leader asked, if the connection is not over.
+func (v *virtual) send(q session.Request, then func(*session.Reply, error)) {
+	if v.over != nil || !v.runs() {
+		return
+	}
+	q.Conn = v.id
+	k := &session.Call{Request: q}
+	v.w.arrive(v.node, &call{session: &sessionCall{Call: k, answered: func(err *isotone.Error) {
+		if !v.runs() {
+			return
+		}
+		failed := outcomeOf(k, err)
+		then(&k.Reply, failed)
+		switch {
+		case errors.Is(failed, isotone.ErrSessionExpired):
+			v.finish(failed)
+		case errors.Is(failed, isotone.ErrNotBound), errors.Is(failed, isotone.ErrNotLeader), errors.Is(failed, isotone.ErrNoLeader), errors.Is(failed, isotone.ErrInvalidArgument) && q.Bind != nil:
+			v.finish(isotone.ErrNotBound)
+		}
+	}}})
+}
+
+// outcomeOf returns the error with which a request was answered, as internal/node does.
+func outcomeOf(k *session.Call, err *isotone.Error) error {
+	switch {
+	case err != nil:
+		return err
+	case k.Reply.Outcome == session.Expired && k.End == 0:
+		return isotone.ErrSessionExpired
+	case k.Reply.Outcome == session.Unbound:
+		return isotone.ErrNotBound
+	case k.Reply.Outcome == session.Locked:
+		return isotone.ErrLocked
+	}
+	return nil
+}
+
+// finish closes a connection.
+func (v *virtual) finish(err error) {
+	if v.over == nil {
+		v.over = err
+		v.book.Close(err)
+		v.w.closeVirtual(v.node, v.id)
+	}
+}
+
+func (w *world) closeVirtual(n *node, conn session.Conn) {
+	n.in.sessionsGone = append(n.in.sessionsGone, conn)
+	w.wake(n)
+}
+
+// tellVirtual gives a front a message of a leader.
+func (w *world) tellVirtual(m session.Message) {
+	v := w.sessions.http.conns[m.Conn]
+	if v == nil || v.over != nil {
+		return
+	}
+	switch m.Kind {
+	case session.MessageExpired:
+		v.finish(isotone.ErrSessionExpired)
+		return
+	case session.MessageSuperseded:
+		v.finish(isotone.ErrNotBound)
+		return
+	case session.MessageSeal:
+		v.seals[m.Group] = m.Through
+	case session.MessageGranted:
+		v.held[m.Name] = m.Token
+	case session.MessageReleased:
+		if v.held[m.Name] == m.Token {
+			delete(v.held, m.Name)
+		}
+	}
+	v.book.Told(m)
+	v.check()
+}
+
+// askLock asks what the book wants to know.
+func (v *virtual) askLock(a *session.LockAsk) {
+	if a.Op == session.LockRelease && v.held[a.Name] == a.Token {
+		delete(v.held, a.Name)
+	}
+	v.asks++
+	v.send(session.Request{Lock: &a.LockRequest}, func(r *session.Reply, err error) {
+		v.asks--
+		v.book.Answered(a, r.Holds, err)
+		v.check()
+	})
+}
+
+// check checks that a lock of which the user was not told is released, or that somebody waits for it.
+func (v *virtual) check() {
+	if v.over != nil || v.asks > 0 {
+		return
+	}
+	for _, name := range v.w.sessions.names {
+		if token := v.held[name]; token != 0 && v.waits[name] == 0 && !v.told[token] {
+			v.w.fail("R7: session %x holds the lock %q with the token %v, of which nobody was told", v.bind.ID, name, token)
+		}
+	}
+}
+
+// acquire waits for a lock, and keeps the session alive meanwhile. It returns what is to be called once the user is known to wait no longer.
+func (v *virtual) acquire(q session.LockRequest, wait, patience time.Duration, answer func(httpAnswer)) (leave func()) {
+	rng := v.w.sessions.http.rng
+	began, alive := v.mono(), time.Duration(0)
+	var wt *session.LockWait
+	isOver, ended := false, false
+	end := func() {
+		ended = true
+		v.waits[q.Name]--
+	}
+	leave = func() {
+		if !ended {
+			end()
+			v.book.Leave(wt)
+			v.check()
+		}
+	}
+	look := func() {
+		if ended {
+			return
+		}
+		e, done := v.book.Look(wt, isOver && wait > 0)
+		if !done {
+			return
+		}
+		end()
+		switch {
+		case e.Err != nil:
+			answer(v.w.failedHTTP(v.node, e.Err))
+		case e.Token == 0:
+			answer(httpAnswer{err: isotone.ErrLocked, ticket: e.Ticket})
+		default:
+			v.told[e.Token] = true
+			answer(httpAnswer{token: e.Token, valid: session.ValidFor(v.bind.TTL, alive)})
+		}
+		v.check()
+	}
+	v.waits[q.Name]++
+	wt = v.book.Acquire(q, func() { v.later(time.Duration(rng.Int64N(int64(time.Millisecond))), look) })
+	var keep func()
+	keep = func() {
+		v.later(min(v.bind.TTL/4, time.Second), func() {
+			if ended {
+				return
+			}
+			at := v.mono() - began
+			v.send(session.Request{}, func(_ *session.Reply, err error) {
+				if err == nil {
+					alive = max(alive, at)
+				}
+			})
+			keep()
+		})
+	}
+	keep()
+	v.later(wait, func() {
+		isOver = true
+		look()
+		v.later(patience, leave)
+	})
+	return leave
+}
+
+// mono is the steady clock of the machine.
+func (v *virtual) mono() time.Duration {
+	_, mono := v.node.clock.read(v.w.now)
+	return mono
+}
+
+// endHTTP ends a session.
+func (w *world) endHTTP(n *node, id session.ID, answer func(httpAnswer)) {
+	w.sessions.last++
+	k := &session.Call{Request: session.Request{Conn: w.sessions.last, End: id}}
+	process := n.session
+	w.arrive(n, &call{session: &sessionCall{Call: k, answered: func(err *isotone.Error) {
+		if !n.up() || n.session != process {
+			return
+		}
+		w.closeVirtual(n, k.Conn)
+		answer(w.answerHTTP(n, outcomeOf(k, err)))
+	}}})
+}
+
+// releaseHTTP releases a lock.
+func (w *world) releaseHTTP(n *node, id session.ID, name string, token isotone.Timestamp64, answer func(httpAnswer)) {
+	v, err := w.findVirtual(n, id)
+	if err != nil {
+		answer(w.failedHTTP(n, err))
+		return
+	}
+	if !v.book.Release(name, token, func(err error) { answer(w.answerHTTP(n, err)) }) {
+		answer(httpAnswer{err: isotone.ErrNotHeld})
+	}
+}
+
+// sealedHTTP tells that the stores of a group refuse what is at or below a stamp.
+func (w *world) sealedHTTP(n *node, id session.ID, seal session.GroupStamp, answer func(httpAnswer)) {
+	v, err := w.findVirtual(n, id)
+	if err != nil {
+		answer(w.failedHTTP(n, err))
+		return
+	}
+	if !seal.Stamp.Before(v.seals[seal.Group]) {
+		delete(v.seals, seal.Group)
+	}
+	v.send(session.Request{Sealed: []session.GroupStamp{seal}}, func(_ *session.Reply, err error) { answer(w.answerHTTP(n, err)) })
+}
+
+// sealsOf returns seals in the order of their groups.
+func sealsOf(m map[string]isotone.Timestamp) (list []session.GroupStamp) {
+	for _, group := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, session.GroupStamp{Group: group, Stamp: m[group]})
+	}
+	return list
+}
