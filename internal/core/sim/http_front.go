@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -50,6 +51,13 @@ type httpAnswer struct {
 	seals  map[string]isotone.Timestamp
 	// valid is for how long the user may believe in that.
 	valid time.Duration
+}
+
+func (a httpAnswer) String() string {
+	if a.err != nil {
+		return string(a.err.Code)
+	}
+	return fmt.Sprintf("token %v, holds %v, for %v", a.token, a.holds, a.valid)
 }
 
 // findVirtual returns the connection of a session at a node, or why there is none.

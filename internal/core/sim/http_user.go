@@ -58,6 +58,7 @@ type httpLock struct {
 // httpCall is a request of a user. It is over once the user does not wait for an answer. left is what a node does then, once it notices.
 type httpCall struct {
 	session session.ID
+	target  *node
 	sent    time.Duration
 	over    bool
 	left    func()
@@ -135,11 +136,8 @@ func (w *world) runHTTP(u *httpUser) {
 
 func (w *world) actHTTP(u *httpUser) {
 	rng, now := w.sessions.http.rng, u.time(w)
-	if u.target == nil || rng.IntN(100) == 0 {
-		u.bound, u.target = false, w.nodes[rng.IntN(len(w.nodes))]
-		if l := w.leader(); l != nil && rng.IntN(2) == 0 {
-			u.target = l
-		}
+	if rng.IntN(100) == 0 {
+		u.bound, u.target = false, nil
 	}
 	name := w.sessions.names[rng.IntN(len(w.sessions.names))]
 	switch l := u.locks[name]; {
@@ -175,14 +173,21 @@ func (w *world) useHTTPLock(u *httpUser, name string) {
 
 // callHTTP sends a request to the target of a user, who waits for wait and some time more. heard is called with the answer, or with an error of code internal.
 func (w *world) callHTTP(u *httpUser, wait time.Duration, serve func(*node, *httpCall, func(httpAnswer)), heard func(*httpCall, httpAnswer)) {
-	rng, n := w.sessions.http.rng, u.target
-	k := &httpCall{session: u.id, sent: u.time(w)}
+	rng := w.sessions.http.rng
+	if u.target == nil {
+		u.target = w.nodes[rng.IntN(len(w.nodes))]
+		if l := w.leader(); l != nil && rng.IntN(2) == 0 {
+			u.target = l
+		}
+	}
+	n := u.target
+	k := &httpCall{session: u.id, target: n, sent: u.time(w)}
 	u.calls++
 	end := func(a httpAnswer) {
 		if k.over {
 			return
 		}
-		w.trace("%v hears from node %d: %+v", u, n.id, a)
+		w.trace("%v hears from node %d: %v", u, n.id, a)
 		k.over = true
 		u.calls--
 		if heard(k, a); k.session == u.id {
@@ -274,12 +279,11 @@ func (w *world) putSession(u *httpUser) {
 	u.put = u.time(w)
 	u.epoch++
 	b, groups := session.Bind{ID: u.id, Epoch: u.epoch, TTL: u.ttl, Linger: u.linger}, u.groups
-	target := u.target
 	w.callHTTP(u, 0, func(n *node, _ *httpCall, answer func(httpAnswer)) { w.putHTTP(n, b, groups, false, answer) }, func(k *httpCall, a httpAnswer) {
 		if a.err != nil || k.session != u.id {
 			return
 		}
-		u.bound, u.doubts = target == u.target, false
+		u.bound, u.doubts = k.target == u.target, false
 		shown := map[string]isotone.Timestamp64{}
 		for _, h := range a.holds {
 			shown[h.Name] = h.Token
