@@ -26,13 +26,18 @@ type virtual struct {
 	// over is why nothing more is asked; nil: it is not over.
 	over  error
 	seals map[string]isotone.Timestamp
-	// held are the grants of which the leader has told, until a release is asked for; told those of which the user was, by token.
-	held map[string]isotone.Timestamp64
-	told map[isotone.Timestamp64]bool
+	// held are the grants of which the leader has told, until it is asked for a release; grants is what became of each.
+	held   map[string]isotone.Timestamp64
+	grants map[isotone.Timestamp64]grantFate
 	// waits is how many requests wait for a lock, asks how many of the book are not answered.
 	waits map[string]int
 	asks  int
+	// askAt is when the latest request reaches the core.
+	askAt time.Duration
 }
+
+// grantFate is what became of a grant: the user was told of it, or has asked for its release; and it is being released.
+type grantFate struct{ told, unwanted, releasing bool }
 
 // virtualKey is a session at a process.
 type virtualKey struct {
@@ -89,7 +94,7 @@ func (w *world) putHTTP(n *node, b session.Bind, groups []string, again bool, an
 		case err == nil:
 			holds := v.book.Shown(r.Holds)
 			for _, h := range holds {
-				v.told[h.Token] = true
+				v.tell(h.Token)
 			}
 			answer(httpAnswer{holds: holds, seals: maps.Clone(v.seals), valid: b.TTL})
 		case errors.Is(err, isotone.ErrNotBound) && !again:
@@ -130,7 +135,7 @@ func (w *world) openVirtual(n *node, b session.Bind) *virtual {
 	s.last++
 	v := &virtual{
 		w: w, node: n, process: n.session, id: s.last, bind: b, seals: map[string]isotone.Timestamp{},
-		held: map[string]isotone.Timestamp64{}, told: map[isotone.Timestamp64]bool{}, waits: map[string]int{},
+		held: map[string]isotone.Timestamp64{}, grants: map[isotone.Timestamp64]grantFate{}, waits: map[string]int{},
 	}
 	v.book = session.NewBook(v.askLock)
 	s.http.virtuals[virtualKey{n, n.session, b.ID}], s.http.conns[v.id] = v, v
@@ -159,7 +164,7 @@ func (v *virtual) send(q session.Request, then func(*session.Reply, error)) {
 	}
 	q.Conn = v.id
 	k := &session.Call{Request: q}
-	v.w.arrive(v.node, &call{session: &sessionCall{Call: k, answered: func(err *isotone.Error) {
+	sent := &call{session: &sessionCall{Call: k, answered: func(err *isotone.Error) {
 		if !v.runs() {
 			return
 		}
@@ -171,7 +176,14 @@ func (v *virtual) send(q session.Request, then func(*session.Reply, error)) {
 		case errors.Is(failed, isotone.ErrNotBound), errors.Is(failed, isotone.ErrNotLeader), errors.Is(failed, isotone.ErrNoLeader), errors.Is(failed, isotone.ErrInvalidArgument) && q.Bind != nil:
 			v.finish(isotone.ErrNotBound)
 		}
-	}}})
+	}}}
+	w := v.w
+	v.askAt = max(v.askAt, w.now+w.httpTurn()) // on another goroutine
+	w.after(v.askAt-w.now, func() {
+		if v.runs() {
+			w.arrive(v.node, sent)
+		}
+	})
 }
 
 // outcomeOf returns the error with which a request was answered, as internal/node does.
@@ -231,15 +243,36 @@ func (w *world) tellVirtual(m session.Message) {
 
 // askLock asks what the book wants to know.
 func (v *virtual) askLock(a *session.LockAsk) {
-	if a.Op == session.LockRelease && v.held[a.Name] == a.Token {
-		delete(v.held, a.Name)
+	f := v.grants[a.Token]
+	if a.Op == session.LockRelease {
+		if v.held[a.Name] == a.Token {
+			delete(v.held, a.Name)
+		}
+		if f.releasing = true; f.told && !f.unwanted {
+			v.w.fail("R7: session %x releases the lock %q with the token %v, of which its user was told", v.bind.ID, a.Name, a.Token)
+		}
+		v.grants[a.Token] = f
 	}
 	v.asks++
 	v.send(session.Request{Lock: &a.LockRequest}, func(r *session.Reply, err error) {
 		v.asks--
+		if err != nil && a.Op == session.LockRelease {
+			f.releasing = false
+			v.grants[a.Token] = f
+		}
 		v.book.Answered(a, r.Holds, err)
 		v.check()
 	})
+}
+
+// tell notes that the user is told of a grant.
+func (v *virtual) tell(token isotone.Timestamp64) {
+	f := v.grants[token]
+	if f.releasing {
+		v.w.fail("R7: the user of session %x is told of the token %v, which is being released", v.bind.ID, token)
+	}
+	f.told = true
+	v.grants[token] = f
 }
 
 // check checks that a lock of which the user was not told is released, or that somebody waits for it.
@@ -248,7 +281,7 @@ func (v *virtual) check() {
 		return
 	}
 	for _, name := range v.w.sessions.names {
-		if token := v.held[name]; token != 0 && v.waits[name] == 0 && !v.told[token] {
+		if token := v.held[name]; token != 0 && v.waits[name] == 0 && !v.grants[token].told {
 			v.w.fail("R7: session %x holds the lock %q with the token %v, of which nobody was told", v.bind.ID, name, token)
 		}
 	}
@@ -256,7 +289,6 @@ func (v *virtual) check() {
 
 // acquire waits for a lock, and keeps the session alive meanwhile. It returns what is to be called once the user is known to wait no longer.
 func (v *virtual) acquire(q session.LockRequest, wait, patience time.Duration, answer func(httpAnswer)) (leave func()) {
-	rng := v.w.sessions.http.rng
 	began, alive := v.mono(), time.Duration(0)
 	var wt *session.LockWait
 	isOver, ended := false, false
@@ -286,13 +318,13 @@ func (v *virtual) acquire(q session.LockRequest, wait, patience time.Duration, a
 		case e.Token == 0:
 			answer(httpAnswer{err: isotone.ErrLocked, ticket: e.Ticket})
 		default:
-			v.told[e.Token] = true
+			v.tell(e.Token)
 			answer(httpAnswer{token: e.Token, valid: session.ValidFor(v.bind.TTL, alive)})
 		}
 		v.check()
 	}
 	v.waits[q.Name]++
-	wt = v.book.Acquire(q, func() { v.later(time.Duration(rng.Int64N(int64(time.Millisecond))), look) })
+	wt = v.book.Acquire(q, func() { v.later(v.w.httpTurn(), look) })
 	var keep func()
 	keep = func() {
 		v.later(min(v.bind.TTL/4, time.Second), func() {
@@ -344,6 +376,7 @@ func (w *world) releaseHTTP(n *node, id session.ID, name string, token isotone.T
 		answer(w.failedHTTP(n, err))
 		return
 	}
+	v.grants[token] = grantFate{true, true, v.grants[token].releasing}
 	if !v.book.Release(name, token, func(err error) { answer(w.answerHTTP(n, err)) }) {
 		answer(httpAnswer{err: isotone.ErrNotHeld})
 	}

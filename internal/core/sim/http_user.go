@@ -161,7 +161,7 @@ func (w *world) useHTTPLock(u *httpUser, name string) {
 	rng, l := w.sessions.http.rng, u.locks[name]
 	token, believes := u.believes(w, name)
 	switch draw := rng.IntN(10); {
-	case l.asks == 0 && (token == 0 || !believes || draw == 0), l.asks == 1 && draw == 1:
+	case l.asks == 0 && (token == 0 || !believes || draw < 2), l.asks == 1 && draw == 2:
 		w.putLock(u, name)
 	case token == 0:
 	case draw < 6 && believes:
@@ -242,6 +242,15 @@ func (w *world) httpTransit() time.Duration {
 		d += time.Duration(rng.Int64N(int64(10 * w.cfg.tick)))
 	}
 	return d
+}
+
+// httpTurn is how long it takes until another goroutine of a process does its part.
+func (w *world) httpTurn() time.Duration {
+	rng := w.sessions.http.rng
+	if rng.IntN(8) == 0 {
+		return time.Duration(rng.Int64N(int64(2 * w.cfg.tick)))
+	}
+	return time.Duration(rng.Int64N(int64(200 * time.Microsecond)))
 }
 
 // heardHTTP does what a user does after any answer.
