@@ -13,7 +13,7 @@ import (
 )
 
 // The HTTP front of a process, which speaks for users who have no connections. It keeps a virtual one for each session, as internal/front/web does, with a
-// session.Book. The check: a lock of which nobody was told does not stay held (R7).
+// session.Book: see http_lock.go.
 
 // virtual is the connection of a session at a process.
 type virtual struct {
@@ -28,7 +28,7 @@ type virtual struct {
 	seals map[string]isotone.Timestamp
 	// held are the grants of which the leader has told, until it is asked for a release; grants is what became of each.
 	held   map[string]isotone.Timestamp64
-	grants map[isotone.Timestamp64]grantFate
+	grants map[isotone.Timestamp64]*grantFate
 	// waits is how many requests wait for a lock, asks how many of the book are not answered.
 	waits map[string]int
 	asks  int
@@ -53,7 +53,7 @@ type httpAnswer struct {
 	token  isotone.Timestamp64
 	ticket isotone.Timestamp
 	holds  []session.Hold
-	seals  map[string]isotone.Timestamp
+	seals  []session.GroupStamp
 	// valid is for how long the user may believe in that.
 	valid time.Duration
 }
@@ -63,6 +63,13 @@ func (a httpAnswer) String() string {
 		return string(a.err.Code)
 	}
 	return fmt.Sprintf("token %v, holds %v, for %v", a.token, a.holds, a.valid)
+}
+
+func (v *virtual) sealsAsked() (list []session.GroupStamp) {
+	for _, group := range slices.Sorted(maps.Keys(v.seals)) {
+		list = append(list, session.GroupStamp{Group: group, Stamp: v.seals[group]})
+	}
+	return list
 }
 
 // findVirtual returns the connection of a session at a node, or why there is none.
@@ -96,23 +103,19 @@ func (w *world) putHTTP(n *node, b session.Bind, groups []string, again bool, an
 			for _, h := range holds {
 				v.tell(h.Token)
 			}
-			answer(httpAnswer{holds: holds, seals: maps.Clone(v.seals), valid: b.TTL})
+			answer(httpAnswer{holds: holds, seals: v.sealsAsked(), valid: b.TTL})
 		case errors.Is(err, isotone.ErrNotBound) && !again:
 			w.after(0, func() { w.putHTTP(n, b, groups, true, answer) })
 		default:
-			answer(w.failedHTTP(n, err))
+			answer(w.answerHTTP(n, err))
 		}
 	})
 }
 
-// failedHTTP answers with an error. Where there is no session, as another node leads, it names that.
-func (w *world) failedHTTP(n *node, err error) httpAnswer {
+// answerHTTP answers with an error, or that there is none. Where there is no session, as another node leads, it names that.
+func (w *world) answerHTTP(n *node, err error) httpAnswer {
 	var e *isotone.Error
-	if !errors.As(err, &e) {
-		w.fail("node %d answers %w", n.id, err)
-		return httpAnswer{err: isotone.ErrNotBound}
-	}
-	if !n.up() || !errors.Is(err, isotone.ErrNotBound) {
+	if !errors.As(err, &e) || !n.up() || !errors.Is(err, isotone.ErrNotBound) {
 		return httpAnswer{err: e}
 	}
 	if l := w.node(n.replica.Brief().Leader); l != nil && l != n {
@@ -122,20 +125,12 @@ func (w *world) failedHTTP(n *node, err error) httpAnswer {
 	return httpAnswer{err: e}
 }
 
-// answerHTTP answers with an error, or that there is none.
-func (w *world) answerHTTP(n *node, err error) httpAnswer {
-	if err == nil {
-		return httpAnswer{}
-	}
-	return w.failedHTTP(n, err)
-}
-
 func (w *world) openVirtual(n *node, b session.Bind) *virtual {
 	s := &w.sessions
 	s.last++
 	v := &virtual{
 		w: w, node: n, process: n.session, id: s.last, bind: b, seals: map[string]isotone.Timestamp{},
-		held: map[string]isotone.Timestamp64{}, grants: map[isotone.Timestamp64]grantFate{}, waits: map[string]int{},
+		held: map[string]isotone.Timestamp64{}, grants: map[isotone.Timestamp64]*grantFate{}, waits: map[string]int{},
 	}
 	v.book = session.NewBook(v.askLock)
 	s.http.virtuals[virtualKey{n, n.session, b.ID}], s.http.conns[v.id] = v, v
@@ -164,16 +159,15 @@ func (v *virtual) send(q session.Request, then func(*session.Reply, error)) {
 	}
 	q.Conn = v.id
 	k := &session.Call{Request: q}
-	sent := &call{session: &sessionCall{Call: k, answered: func(err *isotone.Error) {
+	sent := &call{session: &sessionCall{Call: k, done: func(err error) {
 		if !v.runs() {
 			return
 		}
-		failed := outcomeOf(k, err)
-		then(&k.Reply, failed)
+		then(&k.Reply, err)
 		switch {
-		case errors.Is(failed, isotone.ErrSessionExpired):
-			v.finish(failed)
-		case errors.Is(failed, isotone.ErrNotBound), errors.Is(failed, isotone.ErrNotLeader), errors.Is(failed, isotone.ErrNoLeader), errors.Is(failed, isotone.ErrInvalidArgument) && q.Bind != nil:
+		case errors.Is(err, isotone.ErrSessionExpired):
+			v.finish(err)
+		case errors.Is(err, isotone.ErrNotBound), errors.Is(err, isotone.ErrNotLeader), errors.Is(err, isotone.ErrNoLeader), errors.Is(err, isotone.ErrInvalidArgument) && q.Bind != nil:
 			v.finish(isotone.ErrNotBound)
 		}
 	}}}
@@ -184,21 +178,6 @@ func (v *virtual) send(q session.Request, then func(*session.Reply, error)) {
 			w.arrive(v.node, sent)
 		}
 	})
-}
-
-// outcomeOf returns the error with which a request was answered, as internal/node does.
-func outcomeOf(k *session.Call, err *isotone.Error) error {
-	switch {
-	case err != nil:
-		return err
-	case k.Reply.Outcome == session.Expired && k.End == 0:
-		return isotone.ErrSessionExpired
-	case k.Reply.Outcome == session.Unbound:
-		return isotone.ErrNotBound
-	case k.Reply.Outcome == session.Locked:
-		return isotone.ErrLocked
-	}
-	return nil
 }
 
 // finish closes a connection.
@@ -241,164 +220,28 @@ func (w *world) tellVirtual(m session.Message) {
 	v.check()
 }
 
-// askLock asks what the book wants to know.
-func (v *virtual) askLock(a *session.LockAsk) {
-	f := v.grants[a.Token]
-	if a.Op == session.LockRelease {
-		if v.held[a.Name] == a.Token {
-			delete(v.held, a.Name)
-		}
-		if f.releasing = true; f.told && !f.unwanted {
-			v.w.fail("R7: session %x releases the lock %q with the token %v, of which its user was told", v.bind.ID, a.Name, a.Token)
-		}
-		v.grants[a.Token] = f
-	}
-	v.asks++
-	v.send(session.Request{Lock: &a.LockRequest}, func(r *session.Reply, err error) {
-		v.asks--
-		if err != nil && a.Op == session.LockRelease {
-			f.releasing = false
-			v.grants[a.Token] = f
-		}
-		v.book.Answered(a, r.Holds, err)
-		v.check()
-	})
-}
-
-// tell notes that the user is told of a grant.
-func (v *virtual) tell(token isotone.Timestamp64) {
-	f := v.grants[token]
-	if f.releasing {
-		v.w.fail("R7: the user of session %x is told of the token %v, which is being released", v.bind.ID, token)
-	}
-	f.told = true
-	v.grants[token] = f
-}
-
-// check checks that a lock of which the user was not told is released, or that somebody waits for it.
-func (v *virtual) check() {
-	if v.over != nil || v.asks > 0 {
-		return
-	}
-	for _, name := range v.w.sessions.names {
-		if token := v.held[name]; token != 0 && v.waits[name] == 0 && !v.grants[token].told {
-			v.w.fail("R7: session %x holds the lock %q with the token %v, of which nobody was told", v.bind.ID, name, token)
-		}
-	}
-}
-
-// acquire waits for a lock, and keeps the session alive meanwhile. It returns what is to be called once the user is known to wait no longer.
-func (v *virtual) acquire(q session.LockRequest, wait, patience time.Duration, answer func(httpAnswer)) (leave func()) {
-	began, alive := v.mono(), time.Duration(0)
-	var wt *session.LockWait
-	isOver, ended := false, false
-	end := func() {
-		ended = true
-		v.waits[q.Name]--
-	}
-	leave = func() {
-		if !ended {
-			end()
-			v.book.Leave(wt)
-			v.check()
-		}
-	}
-	look := func() {
-		if ended {
-			return
-		}
-		e, done := v.book.Look(wt, isOver && wait > 0)
-		if !done {
-			return
-		}
-		end()
-		switch {
-		case e.Err != nil:
-			answer(v.w.failedHTTP(v.node, e.Err))
-		case e.Token == 0:
-			answer(httpAnswer{err: isotone.ErrLocked, ticket: e.Ticket})
-		default:
-			v.tell(e.Token)
-			answer(httpAnswer{token: e.Token, valid: session.ValidFor(v.bind.TTL, alive)})
-		}
-		v.check()
-	}
-	v.waits[q.Name]++
-	wt = v.book.Acquire(q, func() { v.later(v.w.httpTurn(), look) })
-	var keep func()
-	keep = func() {
-		v.later(min(v.bind.TTL/4, time.Second), func() {
-			if ended {
-				return
-			}
-			at := v.mono() - began
-			v.send(session.Request{}, func(_ *session.Reply, err error) {
-				if err == nil {
-					alive = max(alive, at)
-				}
-			})
-			keep()
-		})
-	}
-	keep()
-	v.later(wait, func() {
-		isOver = true
-		look()
-		v.later(patience, leave)
-	})
-	return leave
-}
-
-// mono is the steady clock of the machine.
-func (v *virtual) mono() time.Duration {
-	_, mono := v.node.clock.read(v.w.now)
-	return mono
-}
-
 // endHTTP ends a session.
 func (w *world) endHTTP(n *node, id session.ID, answer func(httpAnswer)) {
 	w.sessions.last++
 	k := &session.Call{Request: session.Request{Conn: w.sessions.last, End: id}}
 	process := n.session
-	w.arrive(n, &call{session: &sessionCall{Call: k, answered: func(err *isotone.Error) {
-		if !n.up() || n.session != process {
-			return
+	w.arrive(n, &call{session: &sessionCall{Call: k, done: func(err error) {
+		if n.up() && n.session == process {
+			w.closeVirtual(n, k.Conn)
+			answer(w.answerHTTP(n, err))
 		}
-		w.closeVirtual(n, k.Conn)
-		answer(w.answerHTTP(n, outcomeOf(k, err)))
 	}}})
-}
-
-// releaseHTTP releases a lock.
-func (w *world) releaseHTTP(n *node, id session.ID, name string, token isotone.Timestamp64, answer func(httpAnswer)) {
-	v, err := w.findVirtual(n, id)
-	if err != nil {
-		answer(w.failedHTTP(n, err))
-		return
-	}
-	v.grants[token] = grantFate{true, true, v.grants[token].releasing}
-	if !v.book.Release(name, token, func(err error) { answer(w.answerHTTP(n, err)) }) {
-		answer(httpAnswer{err: isotone.ErrNotHeld})
-	}
 }
 
 // sealedHTTP tells that the stores of a group refuse what is at or below a stamp.
 func (w *world) sealedHTTP(n *node, id session.ID, seal session.GroupStamp, answer func(httpAnswer)) {
 	v, err := w.findVirtual(n, id)
 	if err != nil {
-		answer(w.failedHTTP(n, err))
+		answer(w.answerHTTP(n, err))
 		return
 	}
 	if !seal.Stamp.Before(v.seals[seal.Group]) {
 		delete(v.seals, seal.Group)
 	}
 	v.send(session.Request{Sealed: []session.GroupStamp{seal}}, func(_ *session.Reply, err error) { answer(w.answerHTTP(n, err)) })
-}
-
-// sealsOf returns seals in the order of their groups.
-func sealsOf(m map[string]isotone.Timestamp) (list []session.GroupStamp) {
-	for _, group := range slices.Sorted(maps.Keys(m)) {
-		list = append(list, session.GroupStamp{Group: group, Stamp: m[group]})
-	}
-	return list
 }

@@ -55,15 +55,6 @@ type httpLock struct {
 	asks           int // how many of its requests for the lock are under way
 }
 
-// httpCall is a request of a user. It is over once the user does not wait for an answer. left is what a node does then, once it notices.
-type httpCall struct {
-	session session.ID
-	target  *node
-	sent    time.Duration
-	over    bool
-	left    func()
-}
-
 func newHTTPState(seed uint64) httpState {
 	s := httpState{rng: rand.New(rand.NewPCG(seed, 0x4774)), virtuals: map[virtualKey]*virtual{}, conns: map[session.Conn]*virtual{}}
 	s.used = s.rng.IntN(httpRuns) == 0
@@ -108,7 +99,10 @@ func (u *httpUser) time(w *world) time.Duration {
 
 func (u *httpUser) believes(w *world, name string) (isotone.Timestamp64, bool) {
 	l := u.locks[name]
-	return l.token, l.token != 0 && u.time(w) < l.valid
+	if l == nil || u.time(w) >= l.valid {
+		return 0, false
+	}
+	return l.token, l.token != 0
 }
 
 // renewHTTP gives a user another session.
@@ -171,118 +165,6 @@ func (w *world) useHTTPLock(u *httpUser, name string) {
 	}
 }
 
-// callHTTP sends a request to the target of a user, who waits for wait and some time more. heard is called with the answer, or with an error of code internal.
-func (w *world) callHTTP(u *httpUser, wait time.Duration, serve func(*node, *httpCall, func(httpAnswer)), heard func(*httpCall, httpAnswer)) {
-	rng := w.sessions.http.rng
-	if u.target == nil {
-		u.target = w.nodes[rng.IntN(len(w.nodes))]
-		if l := w.leader(); l != nil && rng.IntN(2) == 0 {
-			u.target = l
-		}
-	}
-	n := u.target
-	k := &httpCall{session: u.id, target: n, sent: u.time(w)}
-	u.calls++
-	end := func(a httpAnswer) {
-		if k.over {
-			return
-		}
-		w.trace("%v hears from node %d: %v", u, n.id, a)
-		k.over = true
-		u.calls--
-		if heard(k, a); k.session == u.id {
-			w.note('h', uint64(u.number), uint64(a.token))
-			w.heardHTTP(u, a)
-			w.checkBelief(u)
-		}
-	}
-	w.carryHTTP(n, func() {
-		serve(n, k, func(a httpAnswer) { w.carryHTTP(nil, func() { end(a) }) })
-	})
-	patience := wait + time.Duration(1+rng.Int64N(int64(20*w.cfg.tick)))
-	if rng.IntN(4) == 0 { // it goes away
-		patience = time.Duration(1 + rng.Int64N(int64(patience)))
-	}
-	w.after(patience, func() {
-		if k.over {
-			return
-		}
-		end(httpAnswer{err: errConnectionLost})
-		if rng.IntN(4) > 0 { // the node notices
-			w.after(w.httpTransit(), func() {
-				if k.left != nil {
-					k.left()
-				}
-			})
-		}
-	})
-}
-
-// carryHTTP has something arrive, at a node if that runs, or not.
-func (w *world) carryHTTP(n *node, do func()) {
-	if !w.quiet && w.sessions.http.rng.IntN(20) == 0 {
-		return
-	}
-	w.after(w.httpTransit(), func() {
-		switch {
-		case n == nil:
-			do()
-		case n.paused:
-			w.carryHTTP(n, do)
-		case n.up():
-			do()
-		}
-	})
-}
-
-func (w *world) httpTransit() time.Duration {
-	rng := w.sessions.http.rng
-	d := 20*time.Microsecond + time.Duration(rng.Int64N(int64(time.Millisecond)))
-	if rng.IntN(30) == 0 {
-		d += time.Duration(rng.Int64N(int64(10 * w.cfg.tick)))
-	}
-	return d
-}
-
-// httpTurn is how long it takes until another goroutine of a process does its part.
-func (w *world) httpTurn() time.Duration {
-	rng := w.sessions.http.rng
-	if rng.IntN(8) == 0 {
-		return time.Duration(rng.Int64N(int64(2 * w.cfg.tick)))
-	}
-	return time.Duration(rng.Int64N(int64(200 * time.Microsecond)))
-}
-
-// heardHTTP does what a user does after any answer.
-func (w *world) heardHTTP(u *httpUser, a httpAnswer) {
-	if a.err == nil {
-		u.answered = true
-		w.stats.SessionAnswers++
-		return
-	}
-	switch a.err.Code {
-	case isotone.CodeLocked:
-		u.answered = true
-	case isotone.CodeSessionExpired:
-		w.stats.SessionsExpired++
-		w.renewHTTP(u)
-	case isotone.CodeNotBound:
-		u.bound = false
-	case isotone.CodeNotLeader, isotone.CodeNoLeader:
-		u.bound, u.target = false, nil
-		for _, o := range w.nodes {
-			if a.err.Leader != "" && w.clientAddr(o) == a.err.Leader {
-				u.target = o
-			}
-		}
-	case isotone.CodeInternal: // no answer
-		u.doubts = true
-		if w.sessions.http.rng.IntN(4) == 0 {
-			u.target = nil
-		}
-	}
-}
-
 // putSession begins a session or keeps it alive, and shows what it holds.
 func (w *world) putSession(u *httpUser) {
 	u.put = u.time(w)
@@ -303,7 +185,7 @@ func (w *world) putSession(u *httpUser) {
 				l.token = 0
 			}
 		}
-		for _, seal := range sealsOf(a.seals) {
+		for _, seal := range a.seals {
 			w.sealHTTP(u, seal)
 		}
 	})
@@ -336,7 +218,7 @@ func (w *world) putLock(u *httpUser, name string) {
 	w.callHTTP(u, wait, func(n *node, k *httpCall, answer func(httpAnswer)) {
 		v, err := w.findVirtual(n, id)
 		if err != nil {
-			answer(w.failedHTTP(n, err))
+			answer(w.answerHTTP(n, err))
 			return
 		}
 		k.left = v.acquire(q, wait, 10*w.cfg.tick, answer)

@@ -272,9 +272,9 @@ func (w *world) checkRedisBelief(u *redisUser) {
 			w.fail("R4: users %d and %d of Redis libraries have the lock %q, as %q and %q", o.number, u.number, u.name, o.value, u.value)
 		}
 	}
-	for _, o := range w.sessions.users {
-		if token, believes := o.client.Token(u.name, w.clock(o)); w.sessions.exclusive && believes && !o.dead {
-			w.fail("R4: user %d has the lock %q with the token %v, and user %d of a Redis library as %q", o.number, u.name, token, u.number, u.value)
+	for _, o := range w.believers() {
+		if token, believes := o.believes(w, u.name); w.sessions.exclusive && believes {
+			w.fail("R4: %v has the lock %q with the token %v, and user %d of a Redis library as %q", o, u.name, token, u.number, u.value)
 		}
 	}
 }
