@@ -9,7 +9,7 @@
 // changes the membership and restarts nodes one after the other, edits the addresses when all machines have
 // moved, and restores the cluster from a backup, or from one disk, when all others are lost. Clients send requests, give up, and try other nodes. Nodes and
 // clients lease workers and make ids with the generators of production. In some runs users with sessions hold locks and write into stores with
-// fences; they are paused, die, and lose their connections. Each run draws its faults
+// fences; they are paused, die, and lose their connections. Others do so over HTTP, where each request may be lost, come late or be given up. Each run draws its faults
 // and their severity (swarm testing, Groce et al., ISSTA 2012).
 //
 // Checked at every step or at the end: that the answers are linearizable
