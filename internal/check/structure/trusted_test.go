@@ -28,7 +28,7 @@ var supporting = strings.Fields(`internal/core/mutant internal/auth/address inte
 
 // The most lines of code, without comments and tests; ARCHITECTURE.md says so, too.
 const (
-	promisingLinesMax = 21700
+	promisingLinesMax = 21900
 	carryingLinesMax  = 27000
 )
 
