@@ -18,7 +18,9 @@ import (
 	"github.com/isotone/isotone/internal/live/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/isotone/isotone/internal/check/child.callAll"))
+}
 
 func open(t *testing.T, url string) store.Loader { return loadtest.Open(t, postgres.Open, url) }
 

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/child"
 )
 
 const (
@@ -103,7 +105,8 @@ func (s *Server) beUnprivileged() error {
 	}
 	uid, err1 := strconv.Atoi(account.Uid)
 	gid, err2 := strconv.Atoi(account.Gid)
-	s.prefix = []string{"setpriv", "--reuid=" + account.Uid, "--regid=" + account.Gid, "--clear-groups"}
+	// What child.Start asks the kernel for is void once the user changes.
+	s.prefix = []string{"setpriv", "--reuid=" + account.Uid, "--regid=" + account.Gid, "--clear-groups", "--pdeathsig=KILL"}
 	return errors.Join(err1, err2, os.Chown(s.dir, uid, gid))
 }
 
@@ -121,7 +124,7 @@ func (s *Server) Dir() string { return s.dir }
 func (s *Server) Data() string { return filepath.Join(s.dir, "data") }
 
 // Start starts the processes with settings, such as "port=5433", and waits until ready returns nil, or ctx
-// ends.
+// ends. On Linux the processes end with this one, however that ends.
 func (s *Server) Start(ctx context.Context, ready func(context.Context) error, settings ...string) error {
 	args := []string{"-D", s.Data(), "-k", s.dir, "-c", "fsync=off"}
 	for _, setting := range settings {
@@ -130,7 +133,7 @@ func (s *Server) Start(ctx context.Context, ready func(context.Context) error, s
 	var log bytes.Buffer
 	s.cmd = s.command(context.Background(), "postgres", args...)
 	s.cmd.Stdout, s.cmd.Stderr = &log, &log
-	if err := s.cmd.Start(); err != nil {
+	if err := child.Start(s.cmd); err != nil {
 		s.cmd = nil
 		return err
 	}

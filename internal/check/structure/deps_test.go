@@ -104,7 +104,7 @@ internal/check/clockbench:      . client internal/core/lincheck internal/host/st
 internal/check/svg:
 internal/check/parallel:
 internal/check/evidence:
-internal/check/pgserver:
+internal/check/pgserver:        internal/check/child
 internal/check/ports:
 internal/check/namespace:       internal/check/child ; golang.org/x/sys
 internal/check/wallclock:       internal/check/child ; golang.org/x/sys
