@@ -13,7 +13,6 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/txn"
 	"github.com/isotone/isotone/txn/memory"
-	"github.com/isotone/isotone/txn/pgstore"
 )
 
 // group is a group of writers, as a cluster keeps it.
@@ -256,11 +255,12 @@ func TestFrontier_ASealedCommitIsAborted(t *testing.T) {
 
 func TestFrontier_IsRefusedWhereItWouldNotHold(t *testing.T) {
 	f, g := newFrontierFixture(t)
-	unfenced := map[string]txn.Store{"pg": &pgstore.Store{}, "s": memory.New()}
+	plain := struct{ txn.Store }{memory.New()} // has no Seal
+	unfenced := map[string]txn.Store{"plain": plain, "s": memory.New()}
 	_, err := txn.New(f.oracle, txn.Options{Stores: unfenced, Frontier: txn.Frontier(g.begin)})
 	_, fenceErr := txn.NewFence(unfenced)
 	for _, err := range []error{err, fenceErr} {
-		if !errors.Is(err, isotone.ErrInvalidArgument) || !strings.Contains(err.Error(), "the store pg has no fence") {
+		if !errors.Is(err, isotone.ErrInvalidArgument) || !strings.Contains(err.Error(), "the store plain has no fence") {
 			t.Error(err)
 		}
 	}

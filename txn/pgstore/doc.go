@@ -14,9 +14,9 @@
 //
 // # Tables
 //
-// A store is a schema with four tables: rows (revision and lock by key), versions (by key and commit
-// timestamp), records (by key and start timestamp), and points (one row). Keys are bytea, which
-// compares by bytes.
+// A store is a schema with five tables: rows (revision and lock by key), versions (by key and commit
+// timestamp), records (by key and start timestamp), points and fence (one row each). Keys are bytea, which
+// compares by bytes. Create adds the fence to a schema that is older.
 //
 // # Atomicity
 //
@@ -24,7 +24,7 @@
 // statement sees one snapshot of all tables, taken after it has arrived, which contains everything that was
 // committed by then. So a row and the points are those of one moment within the call.
 //
-// A write is one statement too, if it removes nothing. Its first part takes the lock of the table row:
+// A write is one statement too, if it removes nothing and is not that of a commit. Its first part takes the lock of the table row:
 //
 //	UPDATE rows SET revision = … WHERE key = … AND revision = …
 //
@@ -43,6 +43,18 @@
 // statements are sent at once, a client that stops in between holds no lock.
 //
 // With a stricter isolation level as its default, Postgres reports some conflicts as errors instead.
+//
+// # Fence
+//
+// A write of a commit is a transaction that is sent at once:
+//
+//	BEGIN; LOCK TABLE fence IN ROW SHARE MODE; the write, unless the timestamp is sealed; COMMIT
+//
+// Commits hold this lock together, and it adds nothing to the write-ahead log. A seal takes it IN EXCLUSIVE MODE: it
+// waits for the commits that were let in, and later ones wait for it. LOCK takes no snapshot, at any isolation level. So the
+// snapshot of the write is one of a time when it has the lock, and a refusal says that in it the row had the
+// revision and the timestamp was sealed. Reads and pg_dump do not meet these locks. The functions of
+// package github.com/isotone/isotone/fence would need a schema of their own, and do not compare revisions.
 //
 // # Replicas
 //

@@ -13,5 +13,6 @@ func TestMutants_AreNoticed(t *testing.T) {
 	storecheck.Noticed(t, map[mutant.Mutant]func(*testing.T){
 		mutant.PgShowsUnreplicated: TestRead_WaitsForTheReplicaAfterARestart,
 		mutant.PgTrustsRefusals:    TestCommit_IsWholeAfterAFailover,
+		mutant.PgFenceUnlocked:     TestSeal_WaitsForCommitsUnderWay,
 	})
 }

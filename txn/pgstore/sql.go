@@ -37,6 +37,11 @@ CREATE TABLE IF NOT EXISTS @.points (
 	resolved bigint NOT NULL
 );
 INSERT INTO @.points VALUES (true, 1, 0, 0) ON CONFLICT DO NOTHING;
+CREATE TABLE IF NOT EXISTS @.fence (
+	id boolean PRIMARY KEY CHECK (id),
+	sealed bigint NOT NULL
+);
+INSERT INTO @.fence VALUES (true, 0) ON CONFLICT DO NOTHING;
 `
 
 // durableSQL says whether a commit of the session is as durable as the server can make it. stateSQL selects
@@ -101,8 +106,12 @@ ORDER BY s.key`
 )
 
 // The parameters of a write are key, next, lock, the commit timestamp of a version or 0, deleted, value,
-// start and commit timestamp of a record or 0, and the revision to compare, unless it is 0.
+// start and commit timestamp of a record or 0, and the revision to compare. lateSQL says whether the record is at or below
+// the fence; it does not look there for a record that commits nothing. The first column says whether that is why
+// the write was not applied: the row has the revision.
 const (
+	lateSQL = `($8::bigint > 0 AND $8 <= (SELECT sealed FROM @.fence))`
+
 	addSQL = `,
 v AS (
 	INSERT INTO @.versions (key, commit, deleted, value)
@@ -114,17 +123,17 @@ c AS (
 	SELECT key, $7::bigint, $8::bigint FROM w WHERE $7::bigint > 0
 	ON CONFLICT (key, start) DO UPDATE SET commit = excluded.commit
 )
-SELECT ` + outcomeSQL
+SELECT ` + lateSQL + ` AND $9::bigint = coalesce((SELECT revision FROM @.rows WHERE key = $1), 0), ` + outcomeSQL
 
 	insertSQL = `
 WITH w AS (
-	INSERT INTO @.rows (key, revision, lock) SELECT $1::bytea, $2::bigint, $3::bytea WHERE ` + durableSQL + `
+	INSERT INTO @.rows (key, revision, lock) SELECT $1::bytea, $2::bigint, $3::bytea WHERE ` + durableSQL + ` AND NOT ` + lateSQL + `
 	ON CONFLICT (key) DO NOTHING RETURNING key
 )` + addSQL
 
 	updateSQL = `
 WITH w AS (
-	UPDATE @.rows SET revision = $2, lock = $3 WHERE key = $1 AND revision = $9 AND ` + durableSQL + ` RETURNING key
+	UPDATE @.rows SET revision = $2, lock = $3 WHERE key = $1 AND revision = $9 AND ` + durableSQL + ` AND NOT ` + lateSQL + ` RETURNING key
 )` + addSQL
 )
 
@@ -151,18 +160,31 @@ SELECT ` + outcomeSQL
 	formatSQL = `SELECT format FROM @.points`
 )
 
+// Writes of a commit hold the one lock together, and a seal has the other one alone. LOCK takes no snapshot, so that of the statement
+// after it is of a time when it has the lock. Reads and backups go on.
+const (
+	passSQL  = `LOCK TABLE @.fence IN ROW SHARE MODE`
+	closeSQL = `LOCK TABLE @.fence IN EXCLUSIVE MODE`
+	sealSQL  = `
+WITH w AS (
+	UPDATE @.fence SET sealed = greatest(sealed, $1) WHERE ` + durableSQL + ` RETURNING id
+)
+SELECT ` + outcomeSQL
+)
+
 // statements are the statements for one schema.
 type statements struct {
-	schema, pointsTable, createSchema, create, format, read, scan, scanTo, insert, update, dropVersions, dropRecords, dropRow, points, raise string
+	schema, fenceTable, createSchema, create, format, read, scan, scanTo, insert, update, dropVersions, dropRecords, dropRow, points, raise, pass, close, seal string
 }
 
 func newStatements(schema string) statements {
 	quoted := pgx.Identifier{schema}.Sanitize()
 	in := func(sql string) string { return strings.ReplaceAll(sql, "@", quoted) }
 	return statements{
-		schema: quoted, pointsTable: in("@.points"), createSchema: in(schemaSQL), create: in(createSQL), format: in(formatSQL), read: in(readSQL), scan: in(scanSQL), scanTo: in(scanToSQL),
+		schema: quoted, fenceTable: in("@.fence"), createSchema: in(schemaSQL), create: in(createSQL), format: in(formatSQL), read: in(readSQL), scan: in(scanSQL), scanTo: in(scanToSQL),
 		insert: in(insertSQL), update: in(updateSQL),
 		dropVersions: in(dropVersionsSQL), dropRecords: in(dropRecordsSQL), dropRow: in(dropRowSQL),
 		points: in(pointsSQL), raise: in(raiseSQL),
+		pass: in(passSQL), close: in(closeSQL), seal: in(sealSQL),
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/txn"
+	"github.com/isotone/isotone/txn/internal/mutant"
 )
 
 // schemaSizeMax is the largest length of the name of a schema in Postgres; longer ones are cut off.
@@ -28,7 +29,7 @@ type Options struct {
 	Schema string
 }
 
-// Store is a txn.Store in Postgres. Its methods may be called concurrently.
+// Store is a txn.Fenced in Postgres. Its methods may be called concurrently.
 type Store struct {
 	pool       *pgxpool.Pool
 	sql        statements
@@ -81,7 +82,7 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx) error {
 	}
 	var schema, tables bool
 	const exist = "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL"
-	if err := tx.QueryRow(ctx, exist, s.sql.schema, s.sql.pointsTable).Scan(&schema, &tables); err != nil {
+	if err := tx.QueryRow(ctx, exist, s.sql.schema, s.sql.fenceTable).Scan(&schema, &tables); err != nil {
 		return err
 	}
 	// CREATE SCHEMA IF NOT EXISTS needs the right to create one even if there is one.
@@ -115,31 +116,47 @@ func wrap(name string, err error) error {
 
 // Write implements txn.Store.
 func (s *Store) Write(ctx context.Context, key []byte, c txn.Change) (bool, error) {
-	sql := s.sql.insert
-	args := []any{
+	w := write{sql: s.sql.insert, args: []any{
 		key, int64(c.Next), orNull(c.Lock),
 		int64(c.Put.Commit), c.Put.Deleted, orEmpty(c.Put.Value),
-		int64(c.Record.Start), int64(c.Record.Commit),
-	}
+		int64(c.Record.Start), int64(c.Record.Commit), int64(c.If),
+	}}
 	if c.If != 0 {
-		sql = s.sql.update
-		args = append(args, int64(c.If))
+		w.sql = s.sql.update
 	}
 	adds := len(c.Lock) > 0 || c.Put.Commit != 0 || c.Record.Start != 0
-	var o outcome
-	err := s.commit(ctx, &o, func(conn *pgxpool.Conn) error {
-		if adds && c.DropVersions == 0 && c.DropRecords == 0 {
-			return conn.QueryRow(ctx, sql, args...).Scan(o.targets()...)
+	err := s.commit(ctx, &w.outcome, func(conn *pgxpool.Conn) error {
+		switch {
+		case !adds || c.DropVersions != 0 || c.DropRecords != 0:
+			return s.remove(ctx, conn, &w, key, c)
+		case c.Record.Commit != 0 && !mutant.On(mutant.PgFenceUnlocked):
+			return withLock(ctx, conn, s.sql.pass, w.sql, w.args, w.scan)
 		}
-		return s.remove(ctx, conn, sql, args, &o, key, c)
+		return w.scan(conn.QueryRow(ctx, w.sql, w.args...))
 	})
-	return o.rows == 1 && err == nil, wrap("write", err)
+	if err == nil && w.late {
+		// The seal may not be durable yet.
+		if err = s.await(ctx, &w.state); err == nil {
+			err = isotone.Errorf(isotone.CodeFenced, "the commit timestamp %v comes too late: it is sealed", c.Record.Commit)
+		}
+	}
+	return w.rows == 1 && err == nil, wrap("write", err)
 }
 
+// write is the statement of a write, and what it says.
+type write struct {
+	sql  string
+	args []any
+	outcome
+	late bool // it has a commit at or below the fence
+}
+
+func (w *write) scan(row pgx.Row) error { return row.Scan(append([]any{&w.late}, w.targets()...)...) }
+
 // remove runs a write that may remove something. pgx sends a batch at once, as one transaction.
-func (s *Store) remove(ctx context.Context, conn *pgxpool.Conn, sql string, args []any, o *outcome, key []byte, c txn.Change) error {
+func (s *Store) remove(ctx context.Context, conn *pgxpool.Conn, w *write, key []byte, c txn.Change) error {
 	var batch pgx.Batch
-	batch.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(o.targets()...) })
+	batch.Queue(w.sql, w.args...).QueryRow(w.scan)
 	if c.DropVersions != 0 {
 		batch.Queue(s.sql.dropVersions, key, int64(c.Next), int64(c.DropVersions))
 	}
@@ -148,6 +165,16 @@ func (s *Store) remove(ctx context.Context, conn *pgxpool.Conn, sql string, args
 	}
 	batch.Queue(s.sql.dropRow, key, int64(c.Next))
 	// The transaction commits after the last statement, and Close reports whether it did.
+	return conn.SendBatch(ctx, &batch).Close()
+}
+
+// withLock runs a statement in a transaction that takes a lock before, all of which is sent at once. LOCK needs the BEGIN.
+func withLock(ctx context.Context, conn *pgxpool.Conn, lock, sql string, args []any, scan func(pgx.Row) error) error {
+	var batch pgx.Batch
+	batch.Queue("BEGIN")
+	batch.Queue(lock)
+	batch.Queue(sql, args...).QueryRow(scan)
+	batch.Queue("COMMIT")
 	return conn.SendBatch(ctx, &batch).Close()
 }
 
@@ -170,6 +197,18 @@ func (s *Store) Raise(ctx context.Context, p txn.Points) error {
 		err = isotone.Errorf(isotone.CodeInternal, "the table points has %d rows: want 1", o.rows)
 	}
 	return wrap("raise", err)
+}
+
+// Seal implements txn.Fenced. It waits for the writes of commits that are under way, and holds up later ones.
+func (s *Store) Seal(ctx context.Context, through isotone.Timestamp64) error {
+	var o outcome
+	err := s.commit(ctx, &o, func(conn *pgxpool.Conn) error {
+		return withLock(ctx, conn, s.sql.close, s.sql.seal, []any{int64(through)}, func(row pgx.Row) error { return row.Scan(o.targets()...) })
+	})
+	if err == nil && o.rows != 1 {
+		err = isotone.Errorf(isotone.CodeInternal, "the table fence has %d rows: want 1", o.rows)
+	}
+	return wrap("seal", err)
 }
 
 // orNull returns nil, which is NULL, for no bytes.

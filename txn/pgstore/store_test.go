@@ -218,7 +218,7 @@ func TestStore_EndsCallsWhenTheServerHangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, table := range []string{"rows", "points"} {
+	for _, table := range []string{"rows", "points", "fence"} {
 		if _, err := tx.Exec(t.Context(), "LOCK TABLE "+pgx.Identifier{schema, table}.Sanitize()+" IN ACCESS EXCLUSIVE MODE"); err != nil {
 			t.Fatal(err)
 		}

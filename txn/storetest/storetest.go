@@ -45,6 +45,7 @@ func Run(t *testing.T, newStore func(t *testing.T) txn.Store) {
 		{"Scan_ReturnsWhatReadReturns", testScanRows},
 		{"Points_OnlyGrow", testPoints},
 		{"Seal_RefusesCommitsBelow", testSeal},
+		{"Seal_RacesCommits", testSealRace},
 		{"Limits_AreWithinReach", testLimits},
 		{"Keys_MayHaveAnyBytes", testKeys},
 		{"Slices_AreNotShared", testSlices},

@@ -48,6 +48,7 @@ const (
 	BoltGoesOn                 // boltstore goes on after a commit has failed
 	PgShowsUnreplicated        // pgstore reads what the replicas may not have
 	PgTrustsRefusals           // pgstore takes a refused write, which does not wait, for a sign that replicas have everything
+	PgFenceUnlocked            // pgstore compares a commit timestamp with its fence without a lock
 	StoreShowsEarly            // a store shows writes before they are synced
 	StoreAnswersEarly          // a store answers writes before they are synced
 	StoreGoesOn                // a store goes on after a failed sync
@@ -70,7 +71,7 @@ var names = [count]string{
 	"collect-too-much", "void-lock-counts", "void-too-soon", "record-forgotten", "undo-unknown", "mark-unlocks",
 	"collect-records", "seen-too-new", "lost-record-aborts", "partial-scan",
 	"holds-forever", "renewal-unseen", "sightings-grow",
-	"bolt-shows-unsynced", "bolt-goes-on", "pg-shows-unreplicated", "pg-trusts-refusals",
+	"bolt-shows-unsynced", "bolt-goes-on", "pg-shows-unreplicated", "pg-trusts-refusals", "pg-fence-unlocked",
 	"store-shows-early", "store-answers-early", "store-goes-on", "failover-lags", "former-serves",
 	"stamp-untaken", "stamp-done-early", "doubt-is-done", "fence-ignored", "frontier-unasked", "frontier-once",
 }

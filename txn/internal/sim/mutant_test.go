@@ -63,7 +63,7 @@ var firstSeed = map[mutant.Mutant]uint64{
 var directed = map[mutant.Mutant]bool{
 	mutant.VoidLockCounts: true, mutant.VoidTooSoon: true, mutant.DoubtIsDone: true, mutant.FrontierOnce: true,
 	mutant.HoldsForever: true, mutant.RenewalUnseen: true, mutant.SightingsGrow: true,
-	mutant.BoltShowsUnsynced: true, mutant.BoltGoesOn: true, mutant.PgShowsUnreplicated: true, mutant.PgTrustsRefusals: true,
+	mutant.BoltShowsUnsynced: true, mutant.BoltGoesOn: true, mutant.PgShowsUnreplicated: true, mutant.PgTrustsRefusals: true, mutant.PgFenceUnlocked: true,
 }
 
 // TestMutants_AreAllNoticed switches each deliberate bug on and wants the simulator to notice an

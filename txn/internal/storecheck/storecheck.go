@@ -115,7 +115,7 @@ func number(row txn.Row) uint64 {
 
 // EndsCalls wants every method to return an error soon after its context is done. The server must
 // have been stopped, so that it does not answer.
-func EndsCalls(t *testing.T, store txn.Store) {
+func EndsCalls(t *testing.T, store txn.Fenced) {
 	t.Helper()
 	const (
 		wait = 200 * time.Millisecond
@@ -140,6 +140,11 @@ func EndsCalls(t *testing.T, store txn.Store) {
 			return err
 		},
 		"Raise": func(ctx context.Context) error { return store.Raise(ctx, txn.Points{Safe: 1}) },
+		"Seal":  func(ctx context.Context) error { return store.Seal(ctx, 1) },
+		"Write of a commit": func(ctx context.Context) error {
+			_, err := store.Write(ctx, key, txn.Change{Next: 1, Record: txn.Record{Start: 1, Commit: 2}})
+			return err
+		},
 	} {
 		for kind, ctx := range map[string]func() (context.Context, context.CancelFunc){
 			"deadline": func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), wait) },
