@@ -27,8 +27,8 @@ const (
 )
 
 var (
-	errSessionConns   = isotone.Errorf(isotone.CodeOverloaded, "this node has %d connections for sessions, which is the most", sessionConnsMax)
-	errWatches        = isotone.Errorf(isotone.CodeOverloaded, "too many requests wait for a frontier or for a lock")
+	errSessionConns = isotone.Errorf(isotone.CodeOverloaded, "this node has %d connections for sessions, which is the most", sessionConnsMax)
+	errWatches      = isotone.Errorf(isotone.CodeOverloaded, "too many requests wait for a frontier or for a lock")
 )
 
 // sessions are the connections for sessions, and the watches. They belong to the core loop's goroutine.

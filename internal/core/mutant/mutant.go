@@ -260,6 +260,7 @@ const (
 	RedisFreeAtEnd          // R4: a lock of a Redis library is free as soon as its time has passed by the leader's clock
 	RedisExtendByLeader     // R4: what is left of its time when it is extended is by the leader's clock
 	RedisTimeUnrecorded     // R4: a longer time of such a lock is not in the log
+	RedisSessionBroken      // liveness: an operator who breaks a lock of a Redis library ends the session of all of them
 	RedisGrantOfEarlier     // R6: a client is given the lock with the value of an earlier request
 	UntoldKept              // R7: a lock stays held that was granted for a request whose client has gone
 	ShowReleasing           // R7: a client is shown a lock that is being released for it

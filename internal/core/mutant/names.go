@@ -233,6 +233,7 @@ var names = [count]string{
 	RedisFreeAtEnd:          "redis-free-at-end",
 	RedisExtendByLeader:     "redis-extend-by-leader",
 	RedisTimeUnrecorded:     "redis-time-unrecorded",
+	RedisSessionBroken:      "redis-session-broken",
 	RedisGrantOfEarlier:     "redis-grant-of-earlier",
 	TakeAboveLow:            "take-above-low",
 	ValidFromAnswer:         "valid-from-answer",

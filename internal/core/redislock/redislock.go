@@ -24,7 +24,7 @@ import (
 
 const (
 	// SessionID is the session that has all of these locks. Clients cannot bind it.
-	SessionID session.ID = 1<<64 - 1
+	SessionID = session.Reserved
 	// ValueMax is the largest length of a value, in bytes: that of a hold also has the time.
 	ValueMax = 112
 	// TTLMax is the longest time for which a lock is held without a refresh, unless it is held for ever.

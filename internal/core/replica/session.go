@@ -167,11 +167,11 @@ func (s *sessions) bind(q *session.Request) (refused *isotone.Error, done bool) 
 // breaks condemns the session that holds a lock, and reports whether there is one.
 func (s *sessions) breaks(q *session.LockRequest, reply *session.Reply) bool {
 	h, held := s.state.Holds.Get(q.Name)
-	if !held || h.Token != q.Token {
+	id := session.ID(h.Session)
+	if !held || h.Token != q.Token || id == session.Reserved && !mutant.On(mutant.RedisSessionBroken) {
 		reply.Outcome = session.NotHeld
 		return false
 	}
-	id := session.ID(h.Session)
 	if !s.table.IsEnding(id) {
 		s.counters.SessionsBroken++
 	}

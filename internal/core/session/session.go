@@ -23,6 +23,8 @@ const (
 	LabelMax = 64
 	// TTLMin and TTLMax bound the TTL of a session, and its LINGER from above.
 	TTLMin, TTLMax = 100 * time.Millisecond, time.Minute
+	// Reserved is the ID of the session that the leader's node has for locks which have no sessions of their own. No operator ends it by breaking one of them.
+	Reserved ID = 1<<64 - 1
 
 	// rateErrorPercent is by how much the rate of a clock may be off, as in lease mode: that of a client may be slow while that of the leader is fast.
 	rateErrorPercent = 10
