@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/core/session"
 )
 
@@ -30,6 +31,8 @@ type SessionRequest struct {
 	Count uint64
 	U64   bool
 	Range isotone.Range
+	// Account is whom the session of a Bind counts for; nil: nobody.
+	Account *access.Account
 	// Err is in the vocabulary. Reply is set if it is nil.
 	Err  error
 	Done func(*SessionRequest)

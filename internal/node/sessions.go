@@ -3,6 +3,7 @@ package node
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -79,6 +80,10 @@ func (c *core) askSession(r *front.SessionRequest) {
 	if c.breaksRedisLock(r) {
 		return
 	}
+	if r.Bind != nil && r.Account != nil {
+		limits := r.Account.Limits()
+		r.Bind.Quota = session.Quota{Owner: r.Account.Name(), Sessions: int(limits.Sessions), Locks: int(limits.Locks)}
+	}
 	b := &front.Batch{Local: true, Done: func(b *front.Batch) { answerSession(r, b) }}
 	if r.Count > 0 {
 		b.Counts, b.Ranges = []uint64{r.Count}, make([]isotone.Range, 1)
@@ -98,7 +103,10 @@ func (c *core) later(f func()) {
 
 // answerSession answers a request with its batch.
 func answerSession(r *front.SessionRequest, b *front.Batch) {
-	if r.Err = b.Err; r.Err == nil {
+	if r.Err = b.Err; r.Account != nil && errors.Is(r.Err, isotone.ErrQuotaExceeded) {
+		r.Account.OverSessions()
+	}
+	if r.Err == nil {
 		r.Err = r.Request.Refusal()
 	}
 	if r.Err == nil && r.Count > 0 {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -389,4 +390,49 @@ func TestSessions_AreOfMembers(t *testing.T) {
 		_, err = isotonev1.NewLocksClient(conn).Get(soon(t), &isotonev1.LocksGetRequest{Name: "x"})
 		wants(t, err, codes.Unimplemented, "not_found")
 	})
+}
+
+// TestSessions_QuotaOfAUser: what is new is refused, and neither what there is nor what others ask for.
+func TestSessions_QuotaOfAUser(t *testing.T) {
+	list := func(sessions, locks int) string {
+		user := fmt.Sprintf(`{"roles": ["locks"], "secrets": ["HASH"], "limits": {"sessions": %d, "locks": %d}}`, sessions, locks)
+		return `{"users": {"shop": ` + user + `, "other": ` + user + `}}`
+	}
+	n := testnode.Guarded(t, list(2, 1), nil)
+	as := func(user string) *grpc.ClientConn {
+		return dial(t, n.Client, grpc.WithPerRPCCredentials(authorization(rig.Bearer(user, rig.Secret))))
+	}
+	shop, others := as("shop"), as("other")
+	await.Until(t, "the node leads", func() bool {
+		_, err := isotonev1.NewLocksClient(shop).Get(soon(t), &isotonev1.LocksGetRequest{Name: "x"})
+		return err == nil
+	})
+	a, b, c, other := connect(t, shop), connect(t, shop), connect(t, shop), connect(t, others)
+	a.does(bind(1, 1))
+	b.does(bind(2, 1))
+	c.fails(bind(3, 1), codes.ResourceExhausted, "quota_exceeded")
+	other.does(bind(4, 1))
+	a.does(acquire("x", false))
+	token := a.isGranted("x")
+	a.fails(acquire("y", true), codes.ResourceExhausted, "quota_exceeded")
+	other.does(acquire("y", false))
+	other.isGranted("y")
+
+	n.Users.Write(list(1, 1))
+	await.Until(t, "the list is in force", func() bool {
+		message := c.asks(bind(3, 1)).GetError().GetMessage()
+		return strings.Contains(message, "user shop may have 1 sessions")
+	})
+	again := connect(t, shop)
+	if holds := again.does(bind(1, 2)).Holds; len(holds) != 1 || holds[0].Token != token {
+		t.Errorf("%v, want the lock with token %d", holds, token)
+	}
+	again.does(release("x", token))
+	for m := again.hears(); m.GetReleased().GetToken() != token; m = again.hears() {
+	}
+	b.does(acquire("x", false))
+	b.isGranted("x")
+	b.does(closing())
+	again.does(closing())
+	c.does(bind(3, 1))
 }

@@ -13,11 +13,13 @@ type Limits struct {
 	// in a second can be used at once.
 	Requests   uint64 `json:"requests,omitempty"`
 	Timestamps uint64 `json:"timestamps,omitempty"`
-	// Connections, Streams (of live documents) and Workers (leases of worker IDs) are numbers
-	// at the same time.
+	// Connections, Streams (of live documents), Workers (leases of worker IDs), Sessions, and Locks that
+	// each of these holds or waits for, are numbers at the same time.
 	Connections int64 `json:"connections,omitempty"`
 	Streams     int64 `json:"streams,omitempty"`
 	Workers     int64 `json:"workers,omitempty"`
+	Sessions    int64 `json:"sessions,omitempty"`
+	Locks       int64 `json:"locks,omitempty"`
 }
 
 // RateMax bounds the rates: a nanosecond for each.
@@ -27,7 +29,7 @@ func (l *Limits) check() error {
 	switch {
 	case l.Requests > RateMax || l.Timestamps > RateMax:
 		return fmt.Errorf("a rate is at most %d a second", RateMax)
-	case l.Connections < 0 || l.Streams < 0 || l.Workers < 0:
+	case l.Connections < 0 || l.Streams < 0 || l.Workers < 0 || l.Sessions < 0 || l.Locks < 0:
 		return fmt.Errorf("a limit is not negative")
 	}
 	return nil

@@ -72,6 +72,8 @@ func (l Limits) String() string {
 	add(l.Connections > 0, "connections %d", l.Connections)
 	add(l.Streams > 0, "streams %d", l.Streams)
 	add(l.Workers > 0, "workers %d", l.Workers)
+	add(l.Sessions > 0, "sessions %d", l.Sessions)
+	add(l.Locks > 0, "locks %d", l.Locks)
 	if words == nil {
 		return "none"
 	}

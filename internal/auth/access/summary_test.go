@@ -10,7 +10,7 @@ import (
 func TestLimits_AreWords(t *testing.T) {
 	for want, l := range map[string]access.Limits{
 		"none": {},
-		"requests 1/s, timestamps 2/s, connections 3, streams 4, workers 5": {Requests: 1, Timestamps: 2, Connections: 3, Streams: 4, Workers: 5},
+		"requests 1/s, timestamps 2/s, connections 3, streams 4, workers 5, sessions 6, locks 7": {Requests: 1, Timestamps: 2, Connections: 3, Streams: 4, Workers: 5, Sessions: 6, Locks: 7},
 	} {
 		if got := l.String(); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -67,7 +67,7 @@ internal/host/peer:             internal/core/route internal/core/wire ; go.etcd
 client:                         . snowflake internal/reply internal/core/interval internal/core/search internal/core/session internal/host/steady
 
 internal/front/head:
-internal/front:                 . snowflake internal/core/interval internal/core/timeline internal/core/session internal/core/redislock internal/host/trace
+internal/front:                 . snowflake internal/core/interval internal/core/timeline internal/core/session internal/core/redislock internal/auth/access internal/host/trace
 internal/front/gate:            internal/host/loop
 internal/front/httpapi:         . snowflake internal/core/interval internal/core/timeline internal/core/session internal/front
 internal/front/admin:           . internal/auth/address internal/front internal/front/httpapi

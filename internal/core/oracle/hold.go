@@ -70,6 +70,9 @@ func (h *Holds) Get(name string) (Hold, bool) {
 	return have, ok
 }
 
+// Count returns how many locks a session holds.
+func (h *Holds) Count(session uint64) int { return len(h.bySession[session]) }
+
 // Of returns what a session holds, in the order of the names.
 func (h *Holds) Of(session uint64) []Hold {
 	var list []Hold

@@ -107,6 +107,10 @@ func (l *locks) acquire(id session.ID, s *session.Request) *isotone.Error {
 	case l.count >= waitersMax || len(l.waiters[q.Name]) >= nameWaitersMax || !held && l.state.Holds.Len()+l.claims >= oracle.HoldsMax:
 		return isotone.ErrOverloaded
 	}
+	quota := l.leading.sessions.table.Quota(id)
+	if err := quota.OverLocks(l.state.Holds.Count(uint64(id)) + len(l.claiming[id]) + len(l.waits[id])); err != nil {
+		return err
+	}
 	if q.Ticket == (isotone.Timestamp{}) {
 		r, err := l.leading.alloc.Next(1)
 		if err != nil {

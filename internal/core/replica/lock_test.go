@@ -307,3 +307,37 @@ func TestFrontier_FollowsWhatIsDecided(t *testing.T) {
 		t.Error("a follower tells a frontier")
 	}
 }
+
+// A session with a quota of two locks waits for one and holds one. It may ask again for what it has, and gets others once it has given one back.
+func TestLocks_QuotaOfASession(t *testing.T) {
+	c, l, token := locking(t)
+	_, bound := c.says(l, 4, session.Request{Bind: &session.Bind{ID: 4, Epoch: 1, TTL: sessionTTL, Linger: sessionTTL, Quota: session.Quota{Owner: "shop", Locks: 2}}})
+	c.settle()
+	asks := func(op session.LockOp, name string, token isotone.Timestamp64) string {
+		_, answer := c.says(l, 4, session.Request{Lock: &session.LockRequest{Op: op, Name: name, Token: token}})
+		c.settle()
+		return string(l.outcome(answer))
+	}
+	if got := l.outcome(bound); got != "ok" {
+		t.Fatal(got)
+	}
+	const over = "quota_exceeded"
+	for _, step := range []struct {
+		op         session.LockOp
+		name, want string
+	}{
+		{session.LockAcquire, "x", "ok"}, {session.LockAcquire, "y", "ok"}, {session.LockAcquire, "z", over}, {session.LockTry, "z", over},
+		{session.LockAcquire, "x", "ok"}, {session.LockTry, "y", "ok"}, {session.LockCancel, "x", "ok"}, {session.LockTry, "z", "ok"}, {session.LockAcquire, "x", over},
+	} {
+		if got := asks(step.op, step.name, 0); !strings.HasPrefix(got, step.want) {
+			t.Errorf("%v of %q: %q, want %q", step.op, step.name, got, step.want)
+		}
+	}
+	if got := asks(session.LockRelease, "z", l.grants(4)[1]); got != "ok" {
+		t.Error(got)
+	}
+	c.locks(l, 1, session.LockRelease, token)
+	if got := asks(session.LockAcquire, "x", 0); got != "ok" || len(l.grants(4)) != 3 {
+		t.Errorf("%q; granted: %v", got, l.grants(4))
+	}
+}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -42,8 +43,34 @@ type Bind struct {
 	TTL, Linger time.Duration
 	// Label says to operators whose session it is.
 	Label string
+	// Quota bounds what Owner may have.
+	Quota Quota
 	// Reports are the groups in which the session writes, with what it may still write.
 	Reports []frontier.Report
+}
+
+// Quota bounds the sessions of an owner, and the locks that each of them holds or waits for; 0: no bound. What there is already when a bound sinks stays.
+type Quota struct {
+	Owner           string
+	Sessions, Locks int
+}
+
+func (q *Quota) overSessions() *isotone.Error {
+	return &isotone.Error{
+		Code: isotone.CodeQuotaExceeded, RetryAfter: time.Second,
+		Message: fmt.Sprintf("%s may have %d sessions, and has as many; end one, or have an operator raise the limit \"sessions\"", q.Owner, q.Sessions),
+	}
+}
+
+// OverLocks refuses a lock to a session that holds or waits for n, or returns nil.
+func (q *Quota) OverLocks(n int) *isotone.Error {
+	if q.Locks == 0 || n < q.Locks {
+		return nil
+	}
+	return &isotone.Error{
+		Code: isotone.CodeQuotaExceeded, RetryAfter: time.Second,
+		Message: fmt.Sprintf("a session of %s may hold or wait for %d locks, and does; release one, or have an operator raise the limit \"locks\"", q.Owner, q.Locks),
+	}
 }
 
 // GroupStamp is a stamp in a group.

@@ -47,7 +47,8 @@ type Table struct {
 	sessions      map[ID]*session
 	conns         map[Conn]*session
 	queue         queue
-	lost          uint64 // sessions that Tick has ended, and nobody else
+	owned         map[string]int // sessions of each owner, "" for none
+	lost          uint64         // sessions that Tick has ended, and nobody else
 }
 
 type session struct {
@@ -56,6 +57,7 @@ type session struct {
 	epoch       uint32
 	ttl, linger time.Duration
 	label       string
+	quota       Quota
 	// heard and gone are when it was heard last, and since when it has no connection, in the time that the leader ran.
 	heard, gone time.Duration
 	// restored is set until it binds, if it is known from a hold only.
@@ -69,7 +71,7 @@ type session struct {
 
 // New returns the table of a leader that has opened now, by its steady clock, and ticks every tick.
 func New(now, tick time.Duration) *Table {
-	return &Table{tick: tick, tickedAt: now, sessions: map[ID]*session{}, conns: map[Conn]*session{}}
+	return &Table{tick: tick, tickedAt: now, sessions: map[ID]*session{}, conns: map[Conn]*session{}, owned: map[string]int{}}
 }
 
 // Restore begins the session of a hold that an earlier leader has granted, with a full TTL: nobody knows when it was heard last. It is called before the
@@ -106,6 +108,7 @@ func (t *Table) Bind(conn Conn, b Bind) (former Conn, err error) {
 	}
 	s.conn, s.epoch, s.ttl, s.linger, s.label, s.restored, s.heard = conn, max(s.epoch, b.Epoch), b.TTL, b.Linger, b.Label, false, t.ran
 	t.conns[conn] = s
+	t.own(s, b.Quota)
 	t.look(s)
 	return former, nil
 }
@@ -125,6 +128,8 @@ func (t *Table) checkBind(conn Conn, b Bind, s *session) error {
 		return isotone.Errorf(isotone.CodeInvalidArgument, "this connection has bound another session")
 	case s == nil && len(t.sessions) >= Max:
 		return isotone.ErrOverloaded
+	case s == nil && b.Quota.Sessions > 0 && t.owned[b.Quota.Owner] >= b.Quota.Sessions:
+		return b.Quota.overSessions()
 	case s == nil:
 		return nil
 	case s.condemned && !mutant.On(mutant.ExpireNotCondemned):
@@ -202,6 +207,14 @@ func (t *Table) TTL(id ID) time.Duration {
 	return 0
 }
 
+// Quota returns the quota of a session, which bounds nothing if there is none.
+func (t *Table) Quota(id ID) Quota {
+	if s := t.sessions[id]; s != nil {
+		return s.quota
+	}
+	return Quota{}
+}
+
 // Label returns what the client calls the session, "" if there is none.
 func (t *Table) Label(id ID) string {
 	if s := t.sessions[id]; s != nil {
@@ -266,6 +279,18 @@ func (t *Table) Ended(id ID) {
 	}
 }
 
+// own gives a session a quota, and has it count for the owner that this names.
+func (t *Table) own(s *session, q Quota) {
+	if s.quota.Owner != "" {
+		if t.owned[s.quota.Owner]--; t.owned[s.quota.Owner] == 0 {
+			delete(t.owned, s.quota.Owner)
+		}
+	}
+	if s.quota = q; q.Owner != "" {
+		t.owned[q.Owner]++
+	}
+}
+
 // Lost returns how many sessions have ended because their clients were silent or had no connection.
 func (t *Table) Lost() uint64 { return t.lost }
 
@@ -313,6 +338,7 @@ func (t *Table) look(s *session) {
 }
 
 func (t *Table) condemn(s *session) {
+	t.own(s, Quota{})
 	s.condemned = true
 	if s.at >= 0 {
 		heap.Remove(&t.queue, s.at)

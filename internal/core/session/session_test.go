@@ -292,6 +292,44 @@ func TestTable_EndsWhoIsDue(t *testing.T) {
 }
 
 // An operator breaks a session. Its client may not have heard of that: the session is over as if the client were silent from then on, and no request keeps it alive.
+func TestTable_BoundsTheSessionsOfAnOwner(t *testing.T) {
+	l := open()
+	binds := func(id session.ID, epoch uint32, owner string, most int) error {
+		conn, b := bind(id, session.Conn(id)<<8+session.Conn(epoch), epoch)
+		b.Quota = session.Quota{Owner: owner, Sessions: most}
+		_, err := l.Bind(conn, b)
+		return err
+	}
+	l.Restore(1, time.Second)
+	for _, step := range []struct {
+		what  string
+		id    session.ID
+		epoch uint32
+		owner string
+		most  int
+		fails bool
+	}{
+		{"the first", 2, 1, "shop", 1, false},
+		{"one more", 3, 1, "shop", 1, true},
+		{"one that holds locks of an earlier term", 1, 2, "shop", 1, false},
+		{"one of two once more", 2, 2, "shop", 1, false},
+		{"a third, with a larger bound", 3, 1, "shop", 3, false},
+		{"another owner", 4, 1, "other", 1, false},
+		{"one without a bound", 5, 1, "shop", 0, false},
+	} {
+		if err := binds(step.id, step.epoch, step.owner, step.most); (err != nil) != step.fails || err != nil && !errors.Is(err, isotone.ErrQuotaExceeded) {
+			t.Errorf("%s: %v", step.what, err)
+		}
+	}
+	for id := range session.ID(6) {
+		l.Ended(id)
+		l.Ended(id)
+	}
+	if err := binds(6, 1, "shop", 1); err != nil {
+		t.Errorf("once all have ended: %v", err)
+	}
+}
+
 func TestTable_Break(t *testing.T) {
 	table := session.New(0, tick)
 	b := session.Bind{ID: 1, Epoch: 1, TTL: time.Second, Linger: time.Second}

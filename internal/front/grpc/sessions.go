@@ -137,7 +137,9 @@ func (s *connection) ask(a *sessionAsk) {
 		q.Done(q)
 		return
 	}
-	q.Conn = s.conn
+	if q.Conn = s.conn; q.Bind != nil {
+		q.Account = s.call.session.Account()
+	}
 	s.call.server.cfg.Sessions.AskSession(q)
 }
 

@@ -70,6 +70,7 @@ func (c *conn) runSession(args [][]byte, r *reply) error {
 	switch sub := subcommand(args); {
 	case sub == "BIND":
 		q.Bind, err = parseBind(args[2:])
+		q.Account = c.session.Account()
 	case sub == "KEEP":
 		err = parseKeep(q, args[2:])
 	case sub == "CLOSE" && len(args) == 2:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/core/frontier"
 	"github.com/isotone/isotone/internal/core/session"
 	"github.com/isotone/isotone/internal/front"
@@ -80,7 +81,7 @@ func (t *sessionTable) find(id session.ID) (*virtual, error) {
 
 // put asks what a session holds, for the groups in which it writes, over its connection. If there is none it begins one by b. then is called as ask says. A session that has ended lately is
 // not begun again.
-func (t *sessionTable) put(b session.Bind, groups []string, then func(v *virtual, r *front.SessionRequest, err error)) (*virtual, error) {
+func (t *sessionTable) put(b session.Bind, groups []string, account *access.Account, then func(v *virtual, r *front.SessionRequest, err error)) (*virtual, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v, r := t.byID[b.ID], &front.SessionRequest{Request: session.Request{Show: true, Join: groups}}
@@ -101,7 +102,7 @@ func (t *sessionTable) put(b session.Bind, groups []string, then func(v *virtual
 			v.forget.Stop()
 		}
 		v = t.open(b)
-		r = &front.SessionRequest{Request: session.Request{Bind: &b}}
+		r = &front.SessionRequest{Request: session.Request{Bind: &b}, Account: account}
 		for _, group := range groups {
 			r.Bind.Reports = append(r.Bind.Reports, frontier.Report{Group: group, Low: isotone.Timestamp{Index: 1}}) // no stamps
 		}
@@ -200,7 +201,7 @@ func endOf(q *front.SessionRequest) error {
 	switch code := front.ErrorOf(q.Err).Code; {
 	case code == isotone.CodeSessionExpired:
 		return errEnded
-	case code == isotone.CodeNotBound, code == isotone.CodeNotLeader, code == isotone.CodeNoLeader, code == isotone.CodeInvalidArgument && q.Bind != nil:
+	case code == isotone.CodeNotBound, code == isotone.CodeNotLeader, code == isotone.CodeNoLeader, q.Bind != nil && (code == isotone.CodeInvalidArgument || code == isotone.CodeQuotaExceeded):
 		return errNotBound
 	}
 	return nil // others may have had effect

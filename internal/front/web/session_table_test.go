@@ -22,7 +22,7 @@ func (*silent) WatchSessions(*front.SessionWatch)                {}
 func TestSessionTable_SessionsThatHaveEndedMakeRoom(t *testing.T) {
 	table := newSessionTable(&silent{})
 	put := func(id session.ID) (*virtual, error) {
-		return table.put(session.Bind{ID: id, Epoch: 1, TTL: time.Minute, Linger: time.Minute}, nil, func(*virtual, *front.SessionRequest, error) {})
+		return table.put(session.Bind{ID: id, Epoch: 1, TTL: time.Minute, Linger: time.Minute}, nil, nil, func(*virtual, *front.SessionRequest, error) {})
 	}
 	for id := session.ID(1); id <= virtualMax; id++ {
 		v, err := put(id)

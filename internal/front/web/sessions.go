@@ -192,7 +192,7 @@ func (h *handler) keepSession(c *sessionCall) (any, error) {
 	var holds []session.Hold
 	var frontiers []session.GroupStamp
 	answered := make(chan error, 1)
-	v, err := h.sessions.put(b, c.Groups, func(v *virtual, r *front.SessionRequest, err error) {
+	v, err := h.sessions.put(b, c.Groups, sessionOf(c.Context()).Account(), func(v *virtual, r *front.SessionRequest, err error) {
 		if err == nil {
 			holds, frontiers = v.book.Shown(r.Reply.Holds), r.Reply.Frontiers
 		}
