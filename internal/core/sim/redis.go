@@ -145,9 +145,9 @@ func (w *world) useRedisLock(u *redisUser) {
 		return
 	case draw < 4:
 		q.Op = redislock.Read
-	case draw < 8 && u.ttl > 0 && u.extends:
+	case draw < 8 && u.ttl > 0 && u.extends && u.until-u.clock(w) < 2*u.ttl: // what it leaves behind has to end some time
 		q.Op = redislock.Extend
-	case draw < 8 && u.ttl > 0:
+	case draw < 8 && u.ttl > 0 && !u.extends:
 		q.Op = redislock.Refresh
 	case draw < 9:
 		q.Op = redislock.Delete
