@@ -1,9 +1,9 @@
 // What is assumed. This is the only file with assumptions; everything else is proved.
 //
-// They are predicates over states, which the theorems require of every state of a run. All three are promises of
-// Raft (Ongaro and Ousterhout, "In Search of an Understandable Consensus Algorithm", 2014, figure 3; Ongaro,
-// "Consensus: Bridging Theory and Practice", 2014, chapter 4), which go.etcd.io/raft keeps for us. The fourth,
-// election safety, is a premise of the step Elect.
+// RaftSafe is required of every state of a run. ElectionSafety and ClocksAreRight are premises of a step each.
+// All but the last are promises of Raft (Ongaro and Ousterhout, "In Search of an Understandable Consensus Algorithm", 2014, figure 3; Ongaro,
+// "Consensus: Bridging Theory and Practice", 2014, chapter 4), which go.etcd.io/raft keeps for us.
+// The last is needed for lease mode only.
 
 include "types.dfy"
 
@@ -56,3 +56,8 @@ predicate RaftSafe(s: State)
 {
   LogMatching(s) && LeaderCompleteness(s) && forall t :: t in s.tenures ==> ChangesApplied(s.tenures[t])
 }
+
+// Clocks, for lease mode (I5): when the ticks of a voter's promise have passed, every lease that rests on it has ended by the
+// clock of its leader. The lease counts from when the round was sent, the promise from when it arrived. clocks.dfy proves this
+// from what docs/correctness.md assumes of clocks: that each is off in rate by at most 10 %.
+predicate ClocksAreRight(s: State, promise: Ack) { promise.round in s.ended }

@@ -71,6 +71,16 @@ predicate AcksOk(s: State)
         s.rounds[a.round] <= s.tenures[u].elected)
 }
 
+// I5: who has promised has voted in no later term while the lease lasts, unless that term came by a transfer.
+predicate PromisesOk(s: State)
+{
+  && s.promises <= s.acks
+  && (forall p :: p in s.kept ==> p.round in s.ended)
+  && (forall t :: t in s.forgone ==> t in s.tenures)
+  && (forall p, v :: p in s.promises && v in s.votes && p.voter == v.voter && p.round.term < v.term ==>
+        p.round in s.ended || v.term - 1 in s.forgone)
+}
+
 predicate RequestsOk(s: State)
 {
   && s.cleared <= s.requests
@@ -108,5 +118,6 @@ predicate AnswersOk(s: State)
 
 predicate Inv(s: State)
 {
-  TenuresOk(s) && ElectionsOk(s) && BornLater(s) && RoundsOk(s) && AcksOk(s) && RequestsOk(s) && ClearedOk(s) && AnswersOk(s)
+  TenuresOk(s) && ElectionsOk(s) && BornLater(s) && RoundsOk(s) && AcksOk(s) && PromisesOk(s) &&
+  RequestsOk(s) && ClearedOk(s) && AnswersOk(s)
 }

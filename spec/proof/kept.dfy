@@ -58,6 +58,13 @@ lemma AcksKept(s: State, z: State, step: Step)
   }
 }
 
+// I5. Code: mayVote, promise and answerRound.
+lemma PromisesKept(s: State, z: State, step: Step)
+  requires Inv(s) && Takes(s, z, step)
+  ensures PromisesOk(z)
+{
+}
+
 lemma RequestsKept(s: State, z: State, step: Step)
   requires Inv(s) && Takes(s, z, step)
   ensures RequestsOk(z)
@@ -76,8 +83,12 @@ lemma ClearedKept(s: State, z: State, step: Step)
     if u !in s.tenures {
       assert q in s.requests; // it arrived before this election
     } else if q !in s.cleared {
-      var r, quorum := step.round, step.quorum;
-      NoLaterLeader(s, r, quorum, u);
+      match step {
+        case StepConfirm(r, quorum) => NoLaterLeader(s, r, quorum, u);
+        case StepCheckLease(term, quorum) =>
+          assert TenureOk(s, term, s.tenures[term]);
+          NoLeaderBesideLease(s, term, quorum, u);
+      }
     }
   }
 }
@@ -135,6 +146,7 @@ lemma StepKeeps(s: State, z: State)
   BornLaterKept(s, z, step);
   RoundsKept(s, z, step);
   AcksKept(s, z, step);
+  PromisesKept(s, z, step);
   RequestsKept(s, z, step);
   ClearedKept(s, z, step);
   AnswersKept(s, z, step);

@@ -91,3 +91,38 @@ lemma NoLaterLeader(s: State, r: Round, quorum: set<Node>, u: Term)
     ConfirmedMeansNotElected(s, r, u, v);
   }
 }
+
+// I5. While a leader has a lease, no later term has a leader. As above, but the common voter has broken its promise, or the term
+// came by a transfer: then the leader before it had forgone its lease, and is this one, or later itself.
+lemma NoLeaderBesideLease(s: State, term: Term, quorum: set<Node>, u: Term)
+  requires RaftSafe(s) && Inv(s)
+  requires term in s.tenures && s.tenures[term].active && s.tenures[term].opening > 0
+  requires s.tenures[term].applied <= |s.tenures[term].log|
+  requires IsQuorum(quorum, ConfigNow(s, s.tenures[term]))
+  requires forall v :: v in quorum ==> StandsBy(s, term, v)
+  requires term !in s.forgone
+  requires u in s.tenures && term < u
+  ensures false
+  decreases u
+{
+  var last := LaterLogEndsLater(s, term, u);
+  if last > term {
+    NoLeaderBesideLease(s, term, quorum, last);
+  } else {
+    var v := SomeVoterDidBoth(s, term, u, quorum);
+    PromiseIsBroken(s, term, u, v);
+    if u - 1 > term {
+      NoLeaderBesideLease(s, term, quorum, u - 1);
+    }
+  }
+}
+
+lemma PromiseIsBroken(s: State, term: Term, u: Term, v: Node)
+  requires ElectionsOk(s) && PromisesOk(s)
+  requires term in s.tenures && s.tenures[term].active && u in s.tenures && term < u
+  requires StandsBy(s, term, v) && v in s.tenures[u].voters
+  ensures u - 1 in s.forgone && u - 1 in s.tenures
+{
+  assert ElectionOk(s, u, s.tenures[u]) && ElectionOk(s, term, s.tenures[term]);
+  assert Vote(v, u, s.tenures[u].node) in s.votes;
+}

@@ -11,12 +11,18 @@ predicate Init(s: State)
 {
   && s.votes == {} && s.tenures == map[] && s.rounds == map[] && s.acks == {}
   && s.requests == {} && s.cleared == {} && s.answers == {}
+  && s.promises == {} && s.kept == {} && s.ended == {} && s.forgone == {}
 }
 
-// Voter votes for candidate in a term. A leader that does so has stepped down before (observe in raft.go).
+// A voter votes for a candidate in a term, perhaps for itself. A leader that does so has stepped down before (observe in raft.go).
 // Its vote is on disk before anybody learns of it, so no crash takes it back. Code: Raft, and answerVotes in write.go.
+//
+// It holds the promises that it has made (mayVote in promise.go), but for the election of a transfer, whose leader has
+// forgone its lease (isTransfer). A restart ends no promise: after it a node grants no vote for as long as any
+// promise lasts.
 predicate CastVote(s: State, z: State, v: Vote)
 {
+  && ((forall p :: p in s.promises && p.voter == v.voter ==> p in s.kept) || (v.term > 0 && v.term - 1 in s.forgone))
   && (forall w :: w in s.votes && w.voter == v.voter ==> w.term < v.term)
   && (forall t :: t in s.tenures && s.tenures[t].active ==> s.tenures[t].node != v.voter)
   && z == s.(now := s.now + 1, votes := s.votes + {v})
@@ -126,12 +132,13 @@ predicate BeginRound(s: State, z: State, r: Round)
 }
 
 // A voter answers a round: it has not voted in a later term. Whether it is a voter is for the leader to count.
-// (The code asks for more: that its term is that of the round. See answerRound in ask.go.)
-predicate Answers(s: State, z: State, a: Ack)
+// (The code asks for more: that its term is that of the round. See answerRound in ask.go.) It may promise to
+// grant no vote (promise in promise.go).
+predicate Answers(s: State, z: State, a: Ack, promise: bool)
 {
   && a.round in s.rounds
   && (forall v :: v in s.votes && v.voter == a.voter ==> v.term <= a.round.term)
-  && z == s.(now := s.now + 1, acks := s.acks + {a})
+  && z == s.(now := s.now + 1, acks := s.acks + {a}, promises := if promise then s.promises + {a} else s.promises)
 }
 
 // Who has confirmed a round: the voters that have answered it or a later one of the term, and the leader itself.
@@ -154,6 +161,51 @@ predicate Confirm(s: State, z: State, r: Round, quorum: set<Node>)
   && (forall v :: v in quorum ==> HasConfirmed(s, r, v))
   && z == s.(now := s.now + 1, cleared := s.cleared + (set q | q in s.requests && q.term == r.term && q.arrived < s.rounds[r]))
 }
+
+// ------------------------------------------------------------------- lease mode
+
+// A lease from a round ends, by the clock of its leader. Code: length in lease.go.
+predicate EndLease(s: State, z: State, r: Round)
+{
+  r in s.rounds && z == s.(now := s.now + 1, ended := s.ended + {r})
+}
+
+// The ticks of a promise have passed.
+predicate KeepPromise(s: State, z: State, p: Ack)
+{
+  p in s.promises && ClocksAreRight(s, p) && z == s.(now := s.now + 1, kept := s.kept + {p})
+}
+
+// A leader gives up its lease for the rest of its term. Only then may it transfer its leadership. Code: transferNow in reserve.go.
+predicate Forgo(s: State, z: State, term: Term)
+{
+  && term in s.tenures && s.tenures[term].active
+  && z == s.(now := s.now + 1, forgone := s.forgone + {term})
+}
+
+// A voter stands by a lease: it has promised so in its answer to a round, counted from which the lease has not ended. A leader
+// votes for nobody else in its term.
+predicate StandsBy(s: State, term: Term, v: Node)
+  requires term in s.tenures
+{
+  v == s.tenures[term].node || exists n :: Ack(Round(term, n), v) in s.promises && Round(term, n) !in s.ended
+}
+
+// A leader reads its clock and has a lease. All requests that have arrived before may be answered (I5). Code: checkLease, extend
+// and promisedByQuorum in lease.go.
+predicate CheckLease(s: State, z: State, term: Term, quorum: set<Node>)
+{
+  && term in s.tenures
+  && var t := s.tenures[term];
+  && t.active && t.alloc.Open?
+  && term !in s.forgone
+  && t.applied <= |t.log|
+  && IsQuorum(quorum, ConfigNow(s, t))
+  && (forall v :: v in quorum ==> StandsBy(s, term, v))
+  && z == s.(now := s.now + 1, cleared := s.cleared + (set q | q in s.requests && q.term == term))
+}
+
+// ----------------------------------------------------------------------- answers
 
 // A leader answers a request that may be answered: with the next timestamps, below the ceiling, which are used up then (I1, I3).
 // Code: serve and issue in issue.go; Allocator.Next and Next64 in allocator.go.
@@ -183,8 +235,12 @@ datatype Step =
   | StepAdvance(term: Term, next: Timestamp)
   | StepArrive(term: Term)
   | StepBeginRound(round: Round)
-  | StepAnswers(ack: Ack)
+  | StepAnswers(ack: Ack, promise: bool)
   | StepConfirm(round: Round, quorum: set<Node>)
+  | StepEndLease(round: Round)
+  | StepKeepPromise(ack: Ack)
+  | StepForgo(term: Term)
+  | StepCheckLease(term: Term, quorum: set<Node>)
   | StepIssue(request: Request, first: Timestamp, last: Timestamp, next: Timestamp)
 
 predicate Takes(s: State, z: State, step: Step)
@@ -199,8 +255,12 @@ predicate Takes(s: State, z: State, step: Step)
   case StepAdvance(term, next) => Advance(s, z, term, next)
   case StepArrive(term) => Arrive(s, z, term)
   case StepBeginRound(r) => BeginRound(s, z, r)
-  case StepAnswers(a) => Answers(s, z, a)
+  case StepAnswers(a, promise) => Answers(s, z, a, promise)
   case StepConfirm(r, q) => Confirm(s, z, r, q)
+  case StepEndLease(r) => EndLease(s, z, r)
+  case StepKeepPromise(p) => KeepPromise(s, z, p)
+  case StepForgo(term) => Forgo(s, z, term)
+  case StepCheckLease(term, q) => CheckLease(s, z, term, q)
   case StepIssue(q, first, last, next) => Issue(s, z, q, first, last, next)
 }
 

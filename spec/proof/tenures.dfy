@@ -86,8 +86,12 @@ lemma TenuresKept(s: State, z: State, step: Step)
       case StepVote(v) =>
       case StepArrive(term) =>
       case StepBeginRound(r) =>
-      case StepAnswers(a) =>
+      case StepAnswers(a, promise) =>
       case StepConfirm(r, q) =>
+      case StepEndLease(r) =>
+      case StepKeepPromise(p) =>
+      case StepForgo(term) =>
+      case StepCheckLease(term, q) =>
     }
   }
 }

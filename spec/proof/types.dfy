@@ -138,8 +138,13 @@ datatype State = State(
   rounds: map<Round, Moment>,  // when each began
   acks: set<Ack>,              // all that were ever sent; they arrive at any time, or never
   requests: set<Request>,      // all that ever arrived
-  cleared: set<Request>,       // those that may be answered: confirmed by a round
-  answers: set<Answer>)        // all that were ever given
+  cleared: set<Request>,       // those that may be answered: confirmed by a round, or by a lease
+  answers: set<Answer>,        // all that were ever given
+  // Lease mode.
+  promises: set<Ack>,          // answers to rounds with which a voter has promised to grant no vote for some ticks
+  kept: set<Ack>,              // those of which the ticks have passed
+  ended: set<Round>,           // rounds from which a lease has ended, by the clock of its leader
+  forgone: set<Term>)          // terms whose leader has given up its lease, before a transfer
 
 // The configuration that a leader uses now, and the one in which it was elected.
 function ConfigNow(s: State, t: Tenure): Config
