@@ -39,7 +39,7 @@ release-check: ## build a release twice, verify it, and install, upgrade and rem
 fresh-root: ## the first two commands of README.md on a minimal Debian with Go and nothing else: FRESH_ARGS
 	release/fresh-root.sh $(FRESH_ARGS)
 
-.PHONY: ci test flakes flakes-totals helm lint race sim mutants mutant-seeds
+.PHONY: ci test flakes flakes-totals helm lint proof race sim mutants mutant-seeds
 ci: ## everything a change has to pass
 	.ci/run
 
@@ -59,6 +59,9 @@ helm: ## the Helm chart: lint, golden files, schemas
 
 lint: ## vet, gofmt, staticcheck and, if installed, codespell
 	.ci/run lint
+
+proof: ## the proof of order and uniqueness; needs dafny and z3
+	spec/proof/check.sh
 
 race: ## the race detector over the packages with goroutines
 	.ci/run race

@@ -84,13 +84,10 @@ function Leading1(log: Log, applied: nat, next: Timestamp): Tenure
   Tenure(1, 2, {1, 2}, [], 0, log, applied, true, 1, Open(next, 100))
 }
 
-lemma FirstElection() returns (run: seq<State>, s: State)
+lemma FirstVotes() returns (run: seq<State>, s: State)
   ensures IsRun(run) && s == run[|run|-1]
-  ensures s == State(3, Three(), 0, {Vote(1, 1, 1), Vote(2, 1, 1)}, map[1 := Tenure(1, 2, {1, 2}, [], 0, [], 0, true, 0, Closed)],
-    map[], {}, {}, {}, {}, {}, {}, {}, {})
+  ensures s == State(2, Three(), 0, {Vote(1, 1, 1), Vote(2, 1, 1)}, map[], map[], {}, {}, {}, {}, {}, {}, {}, {})
 {
-  AboutLogs();
-  AboutQuorums();
   s := State(0, Three(), 0, {}, map[], map[], {}, {}, {}, {}, {}, {}, {}, {});
   SafeWithOne(s);
   run := [s];
@@ -99,11 +96,23 @@ lemma FirstElection() returns (run: seq<State>, s: State)
   run := ExtendOnly(run, z, StepVote(v));
   s, v := z, Vote(2, 1, 1);
   z := s.(now := 2, votes := s.votes + {v});
+  assert z.votes == {Vote(1, 1, 1), Vote(2, 1, 1)};
   run := ExtendOnly(run, z, StepVote(v));
   s := z;
+}
+
+lemma FirstElection() returns (run: seq<State>, s: State)
+  ensures IsRun(run) && s == run[|run|-1]
+  ensures s == State(3, Three(), 0, {Vote(1, 1, 1), Vote(2, 1, 1)}, map[1 := Tenure(1, 2, {1, 2}, [], 0, [], 0, true, 0, Closed)],
+    map[], {}, {}, {}, {}, {}, {}, {}, {})
+{
+  run, s := FirstVotes();
+  AboutLogs();
+  AboutQuorums();
   var t := Tenure(1, 2, {1, 2}, [], 0, [], 0, true, 0, Closed);
   assert t.born[..0] == [];
-  z := s.(now := 3, tenures := s.tenures[1 := t]);
+  var z := s.(now := 3, tenures := map[1 := t]);
+  assert z.tenures == s.tenures[1 := t];
   SafeWithOne(z);
   run := Extend(run, z, StepElect(1, t));
   s := z;

@@ -149,6 +149,8 @@ bench/thrift:                   snowflake internal/front/thriftrpc ; github.com/
 interop/goredis:                . ; github.com/redis/go-redis/v9
 interop/redislocks:
 
+spec/proof:
+
 conformance/go:                 . client snowflake internal/check/conformance
 
 examples/joke:                  internal/check/demoscale
