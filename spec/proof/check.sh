@@ -23,9 +23,9 @@ done
 assumed=$(grep -nE '\bassume\b|\{:(axiom|verify|extern|imported)|:[|] *assume' ./*.dfy | grep -vE '^[^:]*:[0-9]*:[[:space:]]*//' | grep -v '^\./axioms\.dfy:')
 # So does a lemma, predicate or function without a body, which begins on a line of its own or beside the name.
 bodiless=$(awk '
-	function report() { if (open) print FILENAME ": " open; open = "" }
+	function report() { if (open) print open; open = "" }
 	FNR == 1 || /^$/ { report() }
-	/^(lemma|predicate|function|method)/ { report(); open = $0 }
+	/^(lemma|predicate|function|method)/ { report(); open = FILENAME ": " $0 }
 	/^\{/ || /^(predicate|function).*\{.*\}$/ { open = "" }
 	END { report() }' ./*.dfy)
 if [ -n "$assumed$bodiless" ]; then
