@@ -53,6 +53,7 @@ const (
 	ResignedCampaigns             // liveness: a leader that has lost its quorum campaigns before the others, as its log is longer
 	VoteAfterRestart              // I5: a node votes right after its start
 	VoteAfterTermChange           // I5: a node ignores its promise
+	VoteForItselfInPromise        // I5: a promise does not keep a node from voting for itself
 	GrantFromRequest              // I9: a grant begins when its request says, though the last one ended later
 	InheritLease                  // I9: a process goes on with the lease of its node's former process
 	ExtendUnasked                 // I9: a node believes that its lease ends later than was granted
@@ -331,7 +332,7 @@ func Pick[T any](m Mutant, bug, right T) T {
 // situation.
 func (m Mutant) IsDirected() bool {
 	switch m {
-	case OpenOnOlderTerm, ReleaseLate, LeaseSurvivesTransfer, ForgetRemoved, VoteAfterRestart, VoteAfterTermChange, CampaignUnsynced, CountEarlyGrants, EarlyUndurableLog, LeaseWithoutSlack, LeaseFromConfirm, CountUnpromised,
+	case OpenOnOlderTerm, ReleaseLate, LeaseSurvivesTransfer, ForgetRemoved, VoteAfterRestart, VoteAfterTermChange, VoteForItselfInPromise, CampaignUnsynced, CountEarlyGrants, EarlyUndurableLog, LeaseWithoutSlack, LeaseFromConfirm, CountUnpromised,
 		WaitForDeaf, CampaignTogether, ResignedCampaigns,
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,

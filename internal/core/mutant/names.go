@@ -44,6 +44,7 @@ var names = [count]string{
 	ResignedCampaigns:       "resigned-campaigns",
 	VoteAfterRestart:        "vote-after-restart",
 	VoteAfterTermChange:     "vote-after-term-change",
+	VoteForItselfInPromise:  "vote-for-itself-in-promise",
 	GrantFromRequest:        "grant-from-request",
 	InheritLease:            "inherit-lease",
 	ExtendUnasked:           "extend-unasked",

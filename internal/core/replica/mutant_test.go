@@ -19,6 +19,7 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 		mutant.ForgetRemoved:          givesRemovedIDAway,
 		mutant.VoteAfterRestart:       votesRightAfterStart,
 		mutant.VoteAfterTermChange:    votesAfterTermChange,
+		mutant.VoteForItselfInPromise: votesForItselfInPromise,
 		mutant.CampaignUnsynced:       campaignsUnsynced,
 		mutant.ExpelEarly:             expelsTooEarly,
 		mutant.AnswerAnyTerm:          confirmsDeposed,

@@ -91,6 +91,13 @@ func (s *succession) mayVote() bool {
 	return s.ticks >= s.promised.until || mutant.On(mutant.VoteAfterTermChange)
 }
 
+// mustNotRun reports whether m grants a pre-vote with which this node might become a candidate, and so vote for itself, while it
+// has promised to grant no vote. It does not ask for pre-votes then, but Raft's election timer does: that knows nothing of the
+// questions that are answered beside Raft.
+func (s *succession) mustNotRun(m *raftpb.Message) bool {
+	return !m.GetReject() && s.ticks < s.promised.until && !mutant.On(mutant.VoteForItselfInPromise)
+}
+
 // isTransfer reports whether m is the vote request of a leadership transfer. It overrides
 // promises: its leader has forgone the lease.
 func isTransfer(m *raftpb.Message) bool { return string(m.GetContext()) == campaignTransfer }

@@ -49,6 +49,10 @@ func (r *Replica) receive(m *raftpb.Message) {
 		if m = r.digests.checkAppend(m); m == nil {
 			return
 		}
+	case raftpb.MsgPreVoteResp:
+		if r.succession.mustNotRun(m) {
+			return
+		}
 	case raftpb.MsgAppResp:
 		r.admission.notePromise(m)
 	case raftpb.MsgVoteResp:
