@@ -387,3 +387,22 @@ func TestLocks_WhoWaitsIsSentToTheNextLeader(t *testing.T) {
 		t.Errorf("it is sent to %q", at)
 	}
 }
+
+// TestSessions_OverAQuotaAreNotBound, and keep nothing of the node.
+func TestSessions_OverAQuotaAreNotBound(t *testing.T) {
+	s, k := startSessions(t)
+	c := s.client(t, "http1")
+	for range 2 {
+		a := c.sends(t.Context(), "PUT", sessionA+"?ttl=1m")
+		r := k.hears("BIND")
+		if r.Bind == nil {
+			t.Fatalf("it is asked for %+v", r.Request)
+		}
+		k.says(r, &isotone.Error{Code: isotone.CodeQuotaExceeded, Message: "so many", RetryAfter: time.Second})
+		wantBody(t, "PUT", await.Receive(t, "the answer", a), 429, `{"error":{"code":"quota_exceeded"`)
+		if n := k.open(); n != 0 {
+			t.Errorf("%d connections", n)
+		}
+	}
+	k.binds(c)
+}
