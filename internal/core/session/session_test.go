@@ -291,7 +291,6 @@ func TestTable_EndsWhoIsDue(t *testing.T) {
 	}
 }
 
-// An operator breaks a session. Its client may not have heard of that: the session is over as if the client were silent from then on, and no request keeps it alive.
 func TestTable_BoundsTheSessionsOfAnOwner(t *testing.T) {
 	l := open()
 	binds := func(id session.ID, epoch uint32, owner string, most int) error {
@@ -330,6 +329,7 @@ func TestTable_BoundsTheSessionsOfAnOwner(t *testing.T) {
 	}
 }
 
+// An operator breaks a session. Its client may not have heard of that: the session is over as if the client were silent from then on, and no request keeps it alive.
 func TestTable_Break(t *testing.T) {
 	table := session.New(0, tick)
 	b := session.Bind{ID: 1, Epoch: 1, TTL: time.Second, Linger: time.Second}
