@@ -262,7 +262,6 @@ const (
 	RedisExtendByLeader     // R4: what is left of its time when it is extended is by the leader's clock
 	RedisTimeUnrecorded     // R4: a longer time of such a lock is not in the log
 	RedisSessionBroken      // liveness: an operator who breaks a lock of a Redis library ends the session of all of them
-	RedisGrantOfEarlier     // R6: a client is given the lock with the value of an earlier request
 	UntoldKept              // R7: a lock stays held that was granted for a request whose client has gone
 	ShowReleasing           // R7: a client is shown a lock that is being released for it
 	TellReleasing           // R7: a request is told of a hold that is being released
@@ -339,7 +338,7 @@ func (m Mutant) IsDirected() bool {
 		ClientFloorByAnyone, ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal,
 		FenceByApplied, CompactedIsClean, NoConfigFence, CountAnyone, OldConfigCounts, OwnerReusesNumber, CountLateTold, TimelineFillsQueue, TimelinesWithLeader,
 		OwnerWaitWithoutRate, OwnerLeaseFromAnswer, OwnerLeaseOverTouched, LeaseOutlivesEnd, LeaseEndUnfenced, LeaseOffEarly,
-		KeepWithoutRound, LostWakeup, ClaimBeforeFence, ReleaseByName, LastInFirstOut, DigestMissesHolds, ReleaseUntold, AnswerWhileReleasing:
+		KeepWithoutRound, LostWakeup, ClaimBeforeFence, ReleaseByName, LastInFirstOut, DigestMissesHolds, ReleaseUntold, AnswerWhileReleasing, RedisSessionBroken:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

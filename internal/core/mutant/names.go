@@ -235,7 +235,6 @@ var names = [count]string{
 	RedisExtendByLeader:     "redis-extend-by-leader",
 	RedisTimeUnrecorded:     "redis-time-unrecorded",
 	RedisSessionBroken:      "redis-session-broken",
-	RedisGrantOfEarlier:     "redis-grant-of-earlier",
 	TakeAboveLow:            "take-above-low",
 	ValidFromAnswer:         "valid-from-answer",
 	BindNotReconciled:       "bind-not-reconciled",

@@ -154,7 +154,7 @@ func (k *Keeper) Told(m session.Message) {
 	case session.MessageGranted:
 		h, _ := k.leader.Holder(m.Name)
 		waits := c != nil && c.Op == session.LockTry
-		if waits && (h.Value == c.Value || mutant.On(mutant.RedisGrantOfEarlier)) {
+		if waits && h.Value == c.Value {
 			k.settle(c, m.Token, nil)
 			return
 		}

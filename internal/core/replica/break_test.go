@@ -70,6 +70,27 @@ func TestLocks_AreNotBrokenByADeposedLeader(t *testing.T) {
 	}
 }
 
+// breaksTheReserved reports whether an operator who breaks one of the locks that have no sessions of their own ends the session of all of them.
+func breaksTheReserved(t *testing.T) bool {
+	c, l, token := locking(t)
+	c.locks(l, 1, session.LockRelease, token)
+	_, bound := c.says(l, 9, session.Request{Bind: &session.Bind{ID: session.Reserved, Epoch: 1, TTL: session.TTLMax, Linger: session.TTLMax}})
+	c.settle()
+	c.locks(l, 9, session.LockAcquire, 0)
+	held := l.grants(9)
+	if l.outcome(bound) != "ok" || len(held) != 1 {
+		t.Fatalf("bound: %q, granted: %v", l.outcome(bound), held)
+	}
+	reply := c.locks(l, 0, session.LockBreak, held[0])
+	return reply.Outcome != session.NotHeld
+}
+
+func TestLocks_OfTheReservedSessionAreNotBroken(t *testing.T) {
+	if breaksTheReserved(t) {
+		t.Error("the session is ended")
+	}
+}
+
 // Whoever waits is granted a lock by the entry that releases it.
 func TestLocks_AreHandedOverInOneEntry(t *testing.T) {
 	c, l, token := locking(t)

@@ -100,4 +100,5 @@ var sessionHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.ReleaseByName:        releasesAnother,
 	mutant.ClaimBeforeFence:     claimsTooEarly,
 	mutant.DigestMissesHolds:    agreesOnOtherHolds,
+	mutant.RedisSessionBroken:   breaksTheReserved,
 }

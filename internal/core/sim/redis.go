@@ -32,7 +32,7 @@ type redisUser struct {
 	rate   float64
 	ttl    time.Duration // 0: for ever
 	target *node
-	// extends is set if it extends the time of its locks, and refreshes none: a request to refresh that is late would shorten what was extended since.
+	// extends is set if it extends the time of its locks, and refreshes none, nor obtains one again: such a request, if it is late, would shorten what was extended since.
 	extends bool
 	// value is by what it knows the lock as its own, until when it believes that it has it, by its clock.
 	value string
@@ -137,7 +137,7 @@ func (w *world) useRedisLock(u *redisUser) {
 		u.values++
 		former := u.value
 		u.value, u.token = fmt.Sprintf("%d:%d", u.number, u.values), 0
-		if q.Op, q.Value = redislock.Obtain, u.value; former != "" && draw < 5 {
+		if q.Op, q.Value = redislock.Obtain, u.value; former != "" && draw < 5 && !u.extends {
 			q.Op, q.Prefix = redislock.ObtainAgain, len(fmt.Sprint(u.number))+1
 		}
 	case draw < 3 && u.token != 0:
