@@ -31,9 +31,14 @@ func lockRow(t *testing.T, store *pgstore.Store) {
 
 // commit has a store commit, in a goroutine.
 func commit(t *testing.T, store *pgstore.Store, ts isotone.Timestamp64) <-chan error {
+	return write(t, store, commitAt(ts))
+}
+
+// write has a store change the row k, in a goroutine.
+func write(t *testing.T, store *pgstore.Store, c txn.Change) <-chan error {
 	answer := make(chan error, 1)
 	go func() {
-		done, err := store.Write(t.Context(), []byte("k"), commitAt(ts))
+		done, err := store.Write(t.Context(), []byte("k"), c)
 		if err == nil && !done {
 			err = errors.New("the row has another revision")
 		}
@@ -101,10 +106,20 @@ func TestSeal_WaitsForCommitsUnderWay(t *testing.T) {
 
 // A commit may begin before a seal, and have to wait for it. At no level of isolation does it compare what it saw before.
 func TestWrite_WaitsForASeal(t *testing.T) {
-	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
-		t.Run(level, func(t *testing.T) {
+	removing := commitAt(5)
+	removing.DropVersions = 3
+	for name, tt := range map[string]struct {
+		level  string
+		change txn.Change
+	}{
+		"read committed":             {"read committed", commitAt(5)},
+		"repeatable read":            {"repeatable read", commitAt(5)},
+		"serializable":               {"serializable", commitAt(5)},
+		"a commit that also removes": {"read committed", removing},
+	} {
+		t.Run(name, func(t *testing.T) {
 			config := postgres.pool(t).Config()
-			config.ConnConfig.RuntimeParams["default_transaction_isolation"] = level
+			config.ConnConfig.RuntimeParams["default_transaction_isolation"] = tt.level
 			pool, err := pgxpool.NewWithConfig(t.Context(), config)
 			if err != nil {
 				t.Fatal(err)
@@ -117,7 +132,7 @@ func TestWrite_WaitsForASeal(t *testing.T) {
 			tx := begin(t, pool)
 			run(t, tx, "LOCK TABLE "+fence+" IN EXCLUSIVE MODE") // as a seal does
 			run(t, tx, "UPDATE "+fence+" SET sealed = 5")
-			committed := commit(t, store, 5)
+			committed := write(t, store, tt.change)
 			await.Until(t, "the commit waits for the seal", func() bool {
 				select {
 				case err := <-committed:

@@ -125,12 +125,20 @@ func (s *Store) Write(ctx context.Context, key []byte, c txn.Change) (bool, erro
 		w.sql = s.sql.update
 	}
 	adds := len(c.Lock) > 0 || c.Put.Commit != 0 || c.Record.Start != 0
+	removes := !adds || c.DropVersions != 0 || c.DropRecords != 0
+	commits := c.Record.Commit != 0 && !mutant.On(mutant.PgFenceUnlocked)
 	err := s.commit(ctx, &w.outcome, func(conn *pgxpool.Conn) error {
-		switch {
-		case !adds || c.DropVersions != 0 || c.DropRecords != 0:
-			return s.remove(ctx, conn, &w, key, c)
-		case c.Record.Commit != 0 && !mutant.On(mutant.PgFenceUnlocked):
-			return withLock(ctx, conn, s.sql.pass, w.sql, w.args, w.scan)
+		if removes || commits {
+			var batch pgx.Batch
+			batch.Queue(w.sql, w.args...).QueryRow(w.scan)
+			if removes {
+				s.remove(&batch, key, c)
+			}
+			if commits {
+				return withLock(ctx, conn, s.sql.pass, &batch)
+			}
+			// pgx sends a batch at once, as one transaction. That commits after the last statement, and Close reports whether it did.
+			return conn.SendBatch(ctx, &batch).Close()
 		}
 		return w.scan(conn.QueryRow(ctx, w.sql, w.args...))
 	})
@@ -153,10 +161,8 @@ type write struct {
 
 func (w *write) scan(row pgx.Row) error { return row.Scan(append([]any{&w.late}, w.targets()...)...) }
 
-// remove runs a write that may remove something. pgx sends a batch at once, as one transaction.
-func (s *Store) remove(ctx context.Context, conn *pgxpool.Conn, w *write, key []byte, c txn.Change) error {
-	var batch pgx.Batch
-	batch.Queue(w.sql, w.args...).QueryRow(w.scan)
+// remove adds what removes versions, records, and the row if nothing is left of it.
+func (s *Store) remove(batch *pgx.Batch, key []byte, c txn.Change) {
 	if c.DropVersions != 0 {
 		batch.Queue(s.sql.dropVersions, key, int64(c.Next), int64(c.DropVersions))
 	}
@@ -164,16 +170,14 @@ func (s *Store) remove(ctx context.Context, conn *pgxpool.Conn, w *write, key []
 		batch.Queue(s.sql.dropRecords, key, int64(c.Next), int64(c.DropRecords))
 	}
 	batch.Queue(s.sql.dropRow, key, int64(c.Next))
-	// The transaction commits after the last statement, and Close reports whether it did.
-	return conn.SendBatch(ctx, &batch).Close()
 }
 
-// withLock runs a statement in a transaction that takes a lock before, all of which is sent at once. LOCK needs the BEGIN.
-func withLock(ctx context.Context, conn *pgxpool.Conn, lock, sql string, args []any, scan func(pgx.Row) error) error {
+// withLock runs statements in a transaction that takes a lock before, all of which is sent at once. LOCK needs the BEGIN.
+func withLock(ctx context.Context, conn *pgxpool.Conn, lock string, statements *pgx.Batch) error {
 	var batch pgx.Batch
 	batch.Queue("BEGIN")
 	batch.Queue(lock)
-	batch.Queue(sql, args...).QueryRow(scan)
+	batch.QueuedQueries = append(batch.QueuedQueries, statements.QueuedQueries...)
 	batch.Queue("COMMIT")
 	return conn.SendBatch(ctx, &batch).Close()
 }
@@ -203,7 +207,9 @@ func (s *Store) Raise(ctx context.Context, p txn.Points) error {
 func (s *Store) Seal(ctx context.Context, through isotone.Timestamp64) error {
 	var o outcome
 	err := s.commit(ctx, &o, func(conn *pgxpool.Conn) error {
-		return withLock(ctx, conn, s.sql.close, s.sql.seal, []any{int64(through)}, func(row pgx.Row) error { return row.Scan(o.targets()...) })
+		var batch pgx.Batch
+		batch.Queue(s.sql.seal, int64(through)).QueryRow(func(row pgx.Row) error { return row.Scan(o.targets()...) })
+		return withLock(ctx, conn, s.sql.close, &batch)
 	})
 	if err == nil && o.rows != 1 {
 		err = isotone.Errorf(isotone.CodeInternal, "the table fence has %d rows: want 1", o.rows)
