@@ -141,8 +141,9 @@ func (m *Mutex) acquire(ctx context.Context, try bool) (context.Context, error) 
 		}
 		return held, nil
 	case <-ctx.Done():
+		err := s.overdue(ctx)
 		l.giveUp(a)
-		return nil, s.client.timeoutError(ctx)
+		return nil, err
 	}
 }
 

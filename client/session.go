@@ -57,6 +57,7 @@ type Session struct {
 	// confirmed is closed at the next answer; nil: nobody waits for it.
 	confirmed chan struct{}
 	first     []session.GroupStamp // frontiers when it was bound first
+	quota     *isotone.Error       // what refused its latest request to be bound, or for a lock; nil: no quota
 }
 
 // sessionWindow is how many requests of a session are under way at most. Those for stamps share one.
@@ -111,8 +112,16 @@ func (c *Client) newSession(ctx context.Context, o SessionOptions, window int, w
 		return nil, s.Err()
 	case <-ctx.Done():
 		s.abandon(ErrClosed)
-		return nil, c.timeoutError(ctx)
+		return nil, s.overdue(ctx)
 	}
+}
+
+// overdue returns the error of a call whose context is done while the session waits to be bound, or for a lock.
+func (s *Session) overdue(ctx context.Context) error {
+	s.mu.Lock()
+	quota := s.quota
+	s.mu.Unlock()
+	return s.client.overdue(ctx, quota)
 }
 
 // sessionNow reads the clock of sessions: it is steady, and runs on while the machine is suspended.
@@ -333,9 +342,15 @@ func (s *Session) send(over context.Context, conn net.Conn) {
 func (s *Session) receive(conn net.Conn, read *bufio.Reader, addr string) error {
 	for {
 		m, v, err := readSession(read)
-		if refusal, refused := err.(*isotone.Error); err != nil && !refused {
+		refusal, refused := err.(*isotone.Error)
+		if err != nil && !refused {
 			return err
-		} else if !s.handle(m, v, refusal, addr) {
+		}
+		more := s.handle(m, v, refusal, addr)
+		if refused && refusal.Code == isotone.CodeQuotaExceeded {
+			s.client.retried(addr, refusal)
+		}
+		if !more {
 			_ = conn.Close()
 			return nil
 		}
@@ -360,6 +375,11 @@ func (s *Session) handle(m *session.Message, v answer, refusal *isotone.Error, a
 	if err := settle(k, v, refusal); err != nil {
 		s.client.trouble.note(addr, err)
 		return false
+	}
+	if k.Bind != nil || k.Lock != nil {
+		if s.quota = nil; refusal != nil && refusal.Code == isotone.CodeQuotaExceeded {
+			s.quota = refusal
+		}
 	}
 	s.core.Answered(k, sessionNow())
 	if k.Bind != nil && s.core.IsBound() && s.first == nil {
