@@ -102,7 +102,7 @@ predicate AnswerOk(s: State, a: Answer)
   && var t := s.tenures[a.request.term];
   && 1 <= t.opening <= t.applied <= |t.log|
   && t.alloc.Open?
-  && AtMost(a.first, a.last)
+  && NotAfter(a.first, a.last)
   && Floor0(s.base, t) <= a.first.time
   && a.last.time < CeilingNow(s, t)
   && Before(a.last, t.alloc.next)

@@ -110,7 +110,7 @@ predicate Advance(s: State, z: State, term: Term, next: Timestamp)
   && term in s.tenures
   && var t := s.tenures[term];
   && t.alloc.Open?
-  && AtMost(t.alloc.next, next)
+  && NotAfter(t.alloc.next, next)
   && next.time < t.alloc.ceiling
   && Leads(s, z, term, t.(alloc := t.alloc.(next := next)))
 }
@@ -216,7 +216,7 @@ predicate Issue(s: State, z: State, q: Request, first: Timestamp, last: Timestam
   && var t := s.tenures[q.term];
   && t.active
   && t.alloc.Open?
-  && AtMost(t.alloc.next, first) && AtMost(first, last)
+  && NotAfter(t.alloc.next, first) && NotAfter(first, last)
   && last.time < t.alloc.ceiling
   && next == Timestamp(last.time, last.index + 1)
   && z == s.(now := s.now + 1,

@@ -55,7 +55,7 @@ lemma AnswersAreApart(s: State, a: Answer, b: Answer)
   }
 }
 
-predicate Has(a: Answer, t: Timestamp) { AtMost(a.first, t) && AtMost(t, a.last) }
+predicate Has(a: Answer, t: Timestamp) { NotAfter(a.first, t) && NotAfter(t, a.last) }
 
 // Promise 1: no timestamp is in two answers. Answers are never forgotten, so the state at the end of a run has all of them.
 lemma NoTimestampTwice(run: seq<State>, a: Answer, b: Answer, t: Timestamp)

@@ -93,7 +93,7 @@ predicate Before(a: Timestamp, b: Timestamp)
   a.time < b.time || (a.time == b.time && a.index < b.index)
 }
 
-predicate AtMost(a: Timestamp, b: Timestamp) { a == b || Before(a, b) }
+predicate NotAfter(a: Timestamp, b: Timestamp) { a == b || Before(a, b) }
 
 // ------------------------------------------------------------------------- state
 

@@ -200,7 +200,7 @@ lemma FirstConfirm(run0: seq<State>, s0: State) returns (run: seq<State>, s: Sta
 lemma AnswerNext(run0: seq<State>, s0: State, q: Request, first: Timestamp, last: Timestamp) returns (run: seq<State>, s: State, a: Answer)
   requires IsRun(run0) && s0 == run0[|run0|-1]
   requires s0.tenures.Keys == {1} && s0.tenures[1] == Leading1(Log1()[..1], 1, first)
-  requires q in s0.cleared && q.term == 1 && AtMost(first, last) && last.time < 100
+  requires q in s0.cleared && q.term == 1 && NotAfter(first, last) && last.time < 100
   ensures IsRun(run) && s == run[|run|-1]
   ensures a == Answer(q, s0.now, first, last)
   ensures s == s0.(now := s0.now + 1, answers := s0.answers + {a},
