@@ -74,8 +74,8 @@ func (l keeperLeader) Holder(name string) (oracle.Hold, bool) { return l.node.re
 func (l keeperLeader) Holds(id session.ID) []oracle.Hold { return l.node.replica.HoldsOf(id) }
 
 // keepRedisLocks gives the keeper what has come, before a step, as a node does.
-func (w *world) keepRedisLocks(n *node, come []func(), mono time.Duration) {
-	for _, ask := range come {
+func (w *world) keepRedisLocks(n *node, arrived []func(), mono time.Duration) {
+	for _, ask := range arrived {
 		ask()
 	}
 	if n.keeper == nil {
@@ -111,7 +111,17 @@ func (w *world) runRedis() {
 
 func (u *redisUser) clock(w *world) time.Duration { return time.Duration(float64(w.now) * u.rate) }
 
-func (u *redisUser) believes(w *world) bool { return u.clock(w) < u.until }
+func (u *redisUser) String() string { return fmt.Sprintf("user %d of a Redis library", u.number) }
+
+func (u *redisUser) believes(w *world, name string) (isotone.Timestamp64, bool) {
+	return u.token, u.name == name && u.clock(w) < u.until
+}
+
+// hasLock reports whether a user believes in its lock.
+func (u *redisUser) hasLock(w *world) bool {
+	_, believes := u.believes(w, u.name)
+	return believes
+}
 
 // runRedisUser has a user do something now and then, unless it waits for an answer.
 func (w *world) runRedisUser(u *redisUser) {
@@ -129,7 +139,7 @@ func (w *world) runRedisUser(u *redisUser) {
 func (w *world) useRedisLock(u *redisUser) {
 	rng := w.sessions.rng
 	q := &redislock.Request{Name: u.name, Value: u.value, TTL: u.ttl}
-	believes := u.believes(w)
+	believes := u.hasLock(w)
 	switch draw := rng.IntN(10); {
 	case !believes && u.value != "" && draw < 2 && !u.extends: // it may have the lock, as an answer may have been lost
 		q.Op = redislock.ObtainOrRefresh
@@ -171,7 +181,7 @@ func (w *world) askRedis(u *redisUser, q *redislock.Request) {
 	u.calls++
 	u.waits = true
 	this, sent := u.calls, u.clock(w)
-	w.trace("user %d of a Redis library asks node %d about %q: %d %q for %v", u.number, n.id, q.Name, q.Op, q.Value, q.TTL)
+	w.trace("%v asks node %d about %q: %d %q for %v", u, n.id, q.Name, q.Op, q.Value, q.TTL)
 	lost := func() bool { return !w.quiet && rng.IntN(40) == 0 }
 	if !lost() {
 		w.after(w.redisTransit(), func() {
@@ -216,7 +226,7 @@ func (w *world) finishRedis(u *redisUser, this uint64, q *redislock.Request, sen
 		return
 	}
 	w.stats.RedisAnswers++
-	w.trace("user %d of a Redis library is answered: %d %q: %v", u.number, q.Op, q.Value, q.Reply)
+	w.trace("%v is answered: %d %q: %v", u, q.Op, q.Value, q.Reply)
 	if !q.Done && u.until == forever {
 		u.until = 0
 	}
@@ -228,7 +238,7 @@ func (w *world) finishRedis(u *redisUser, this uint64, q *redislock.Request, sen
 		u.token = q.Token
 		return
 	case redislock.Extend:
-		if u.believes(w) {
+		if u.hasLock(w) {
 			u.until += q.TTL
 		}
 		u.until = max(u.until, sent+q.TTL)
@@ -242,9 +252,9 @@ func (w *world) finishRedis(u *redisUser, this uint64, q *redislock.Request, sen
 		w.sessions.redis.taken[u.name] = true
 		w.stats.RedisLocks++
 		w.note('l', uint64(u.number), u.values)
-		w.trace("user %d of a Redis library has the lock %q, as %q for %v", u.number, u.name, q.Value, u.ttl)
+		w.trace("%v has the lock %q, as %q for %v", u, u.name, q.Value, u.ttl)
 	}
-	w.checkRedisBelief(u)
+	w.checkBelief(u)
 }
 
 // writeUnderRedisLock sends a write to the store, where it arrives at any time.
@@ -256,30 +266,13 @@ func (w *world) writeUnderRedisLock(u *redisUser) {
 			return
 		}
 		w.stats.LockedFenced++
-		if u.believes(w) && u.token == token {
-			w.fail("R6: user %d of a Redis library has the lock %q with the token %v, and its store refuses that", u.number, u.name, token)
+		if u.hasLock(w) && u.token == token {
+			w.fail("R6: %v has the lock %q with the token %v, and its store refuses that", u, u.name, token)
 		}
 	})
 }
 
-// checkRedisBelief checks that nobody else believes in the lock of a user.
-func (w *world) checkRedisBelief(u *redisUser) {
-	if !u.believes(w) {
-		return
-	}
-	for _, o := range w.sessions.redis.users {
-		if o != u && o.name == u.name && o.believes(w) {
-			w.fail("R4: users %d and %d of Redis libraries have the lock %q, as %q and %q", o.number, u.number, u.name, o.value, u.value)
-		}
-	}
-	for _, o := range w.believers() {
-		if token, believes := o.believes(w, u.name); w.sessions.exclusive && believes {
-			w.fail("R4: %v has the lock %q with the token %v, and user %d of a Redis library as %q", o, u.name, token, u.number, u.value)
-		}
-	}
-}
-
-// breakRedisLocks has an operator break locks now and then: those that nobody has for ever, or is about to, and others.
+// breakRedisLocks has an operator break locks now and then, but none that a user holds for ever, or may be about to.
 func (w *world) breakRedisLocks() {
 	rng := w.sessions.rng
 	w.after(time.Duration(rng.Int64N(int64(60*w.cfg.tick))), func() {
@@ -309,7 +302,7 @@ func (w *world) breakRedisLocks() {
 	})
 }
 
-// forgetForever has the users forget what they hold for ever: a restored cluster may not know it, and waits for a minute only.
+// forgetForever has the users forget what they hold for ever. A restored cluster has no holds, and grants locks after a minute.
 func (w *world) forgetForever() {
 	for _, u := range w.sessions.redis.users {
 		if u.until == forever {
