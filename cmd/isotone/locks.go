@@ -92,7 +92,7 @@ func (c *locksBreakCmd) Run(ctx context.Context, con console) error {
 	}
 	return c.print(con, b, func(w io.Writer) {
 		left := time.Duration(b.FreeAfter * float64(time.Second))
-		fmt.Fprintf(w, "the holder of %q is told that its session has ended; the lock is free in %v at the latest, if the leader stays\n", b.Name, left.Round(time.Millisecond))
+		fmt.Fprintf(w, "the holder of %q loses the lock, which is free in %v at the latest, if the leader stays\n", b.Name, left.Round(time.Millisecond))
 	})
 }
 

@@ -55,7 +55,7 @@ func TestLocks_AreListedAndBroken(t *testing.T) {
 	wantRun(t, 2, "", "want 32 hexadecimal digits", "locks", "break", "shop/nightly", "x", "--yes", "--endpoint", addr)
 	wantRun(t, 1, "", "nobody holds the lock", "locks", "break", "shop", token, "--yes", "--endpoint", addr)
 	wantRun(t, 1, "", "is held with token "+token, "locks", "break", "shop/nightly", "5", "--yes", "--endpoint", addr)
-	wantRun(t, 0, "is told that its session has ended", "", "locks", "break", "shop/nightly", m.Token().String(), "--yes", "--endpoint", addr)
+	wantRun(t, 0, "loses the lock, which is free in", "", "locks", "break", "shop/nightly", m.Token().String(), "--yes", "--endpoint", addr)
 	<-held.Done()
 	<-s.Done()
 	if !errors.Is(s.Err(), isotone.ErrSessionExpired) {

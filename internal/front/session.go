@@ -31,7 +31,7 @@ type SessionRequest struct {
 	Count uint64
 	U64   bool
 	Range isotone.Range
-	// Account is whom the session of a Bind counts for; nil: nobody.
+	// Account, with a Bind, is what the session counts for; nil: it counts for none.
 	Account *access.Account
 	// Err is in the vocabulary. Reply is set if it is nil.
 	Err  error

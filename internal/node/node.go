@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/session"
@@ -152,7 +153,7 @@ func (n *Node) build(loops []*loop.Loop, r *replica.Replica, store *storage.Stor
 	c := &core{
 		node: n, loop: loops[0], replica: r, disk: newDisk(store), queue: newSubmitQueue(loops[0].Wake),
 		lessor: lessor{open: map[uint64]*front.WorkerRequest{}}, timelines: timelineRequests{open: map[uint64]chan<- replica.TimelineAnswer{}},
-		sessions: sessions{tells: map[session.Conn]func(session.Message){}}, forwarder: forwarder(loops[0]), wall: n.cfg.Clock.Wall(),
+		sessions: sessions{tells: map[session.Conn]func(session.Message){}, accounts: map[session.Conn]*access.Account{}}, forwarder: forwarder(loops[0]), wall: n.cfg.Clock.Wall(),
 	}
 	c.openKeeper()
 	c.disk.saved = func(w *replica.Write) { n.post(func() { c.next.Persisted = w }) }

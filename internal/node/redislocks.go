@@ -12,8 +12,8 @@ import (
 // serve any.
 
 var (
-	errReservedSession = isotone.Errorf(isotone.CodeInvalidArgument, "session %016x is that of the locks of Redis libraries; draw the ID of a session at random", uint64(redislock.SessionID))
-	errReservedName    = isotone.Errorf(isotone.CodeInvalidArgument, "names of locks that begin so are those of the locks of Redis libraries; choose another name")
+	errReservedSession = isotone.Errorf(isotone.CodeInvalidArgument, "session %016x is reserved for the locks of Redis libraries; use a random ID", uint64(redislock.SessionID))
+	errReservedName    = isotone.Errorf(isotone.CodeInvalidArgument, "names of locks that begin with %q are reserved for the locks of Redis libraries; choose another name", redislock.ReservedPrefix)
 )
 
 // keeperLeader is the core as the keeper of these locks sees it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/auth/access"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/redislock"
 	"github.com/isotone/isotone/internal/core/replica"
@@ -34,8 +35,10 @@ var (
 
 // sessions are the connections for sessions, and the watches. They belong to the core loop's goroutine.
 type sessions struct {
-	tells   map[session.Conn]func(session.Message)
-	watches []watch
+	tells map[session.Conn]func(session.Message)
+	// accounts are those for which the sessions of connections count.
+	accounts map[session.Conn]*access.Account
+	watches  []watch
 	// seen is how many of the watches were looked at before, looked when that was. skipped is set if the latest step may have changed something for them.
 	seen    int
 	looked  time.Duration
@@ -59,6 +62,7 @@ func (c *core) openSession(conn session.Conn, tell func(session.Message)) {
 func (c *core) closeSession(conn session.Conn) {
 	if c.sessions.tells[conn] != nil {
 		delete(c.sessions.tells, conn)
+		delete(c.sessions.accounts, conn)
 		c.next.SessionsGone = append(c.next.SessionsGone, conn)
 	}
 }
@@ -82,9 +86,10 @@ func (c *core) askSession(r *front.SessionRequest) {
 	}
 	if r.Bind != nil && r.Account != nil {
 		limits := r.Account.Limits()
-		r.Bind.Quota = session.Quota{Owner: r.Account.Name(), Sessions: int(limits.Sessions), Locks: int(limits.Locks)}
+		r.Bind.Quota = session.Quota{Account: r.Account.Name(), Sessions: int(limits.Sessions), Locks: int(limits.Locks)}
+		c.sessions.accounts[r.Conn] = r.Account
 	}
-	b := &front.Batch{Local: true, Done: func(b *front.Batch) { answerSession(r, b) }}
+	b := &front.Batch{Local: true, Done: func(b *front.Batch) { c.answerSession(r, b) }}
 	if r.Count > 0 {
 		b.Counts, b.Ranges = []uint64{r.Count}, make([]isotone.Range, 1)
 	}
@@ -102,11 +107,15 @@ func (c *core) later(f func()) {
 }
 
 // answerSession answers a request with its batch.
-func answerSession(r *front.SessionRequest, b *front.Batch) {
-	if r.Err = b.Err; r.Account != nil && errors.Is(r.Err, isotone.ErrQuotaExceeded) {
-		r.Account.OverSessions()
+func (c *core) answerSession(r *front.SessionRequest, b *front.Batch) {
+	if a := c.sessions.accounts[r.Conn]; a != nil && errors.Is(b.Err, isotone.ErrQuotaExceeded) {
+		what := "locks"
+		if r.Bind != nil {
+			what = "sessions"
+		}
+		a.OverQuota(what)
 	}
-	if r.Err == nil {
+	if r.Err = b.Err; r.Err == nil {
 		r.Err = r.Request.Refusal()
 	}
 	if r.Err == nil && r.Count > 0 {

@@ -1,12 +1,17 @@
 package server_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
@@ -108,4 +113,74 @@ func TestSessionQuota_OverHTTP(t *testing.T) {
 			t.Errorf("%s: %s %s: %d %s, want %d, %q", step.user, step.method, step.target, status, body, step.status, step.says)
 		}
 	}
+	if got := metric(t, n, `isotone_user_refusals_total{reason="quota",user="shop"}`); got != 3 {
+		t.Errorf("%v refusals are counted, want 3: two sessions and a lock", got)
+	}
+}
+
+// due is a context whose deadline passes when over is closed.
+type due struct {
+	context.Context
+	over chan struct{}
+}
+
+func (d due) Done() <-chan struct{} { return d.over }
+
+func (d due) Err() error {
+	select {
+	case <-d.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// TestSessionQuota_OfTheGoClient: it asks again until the context of a call is done, and says what refused it then.
+func TestSessionQuota_OfTheGoClient(t *testing.T) {
+	t.Parallel()
+	n := testnode.Guarded(t, quotaUsers(1, 1), nil)
+	var mu sync.Mutex
+	refused := func() {}
+	open := func() *client.Client {
+		c, err := client.NewWith(t.Context(), client.Options{
+			Addrs: []string{n.Client}, Credentials: client.StaticCredentials("shop", rig.Secret),
+			Hooks: client.Hooks{Retried: func(_ string, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if errors.Is(err, isotone.ErrQuotaExceeded) {
+					refused()
+				}
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	// untilRefused returns the context of a call that is refused.
+	untilRefused := func() context.Context {
+		over := make(chan struct{})
+		mu.Lock()
+		defer mu.Unlock()
+		refused = sync.OnceFunc(func() { close(over) })
+		return due{t.Context(), over}
+	}
+	s, err := open().NewSession(t.Context(), client.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Mutex("a").Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wants := func(err error, text string) {
+		t.Helper()
+		if !errors.Is(err, isotone.ErrQuotaExceeded) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want quota_exceeded, %q", err, text)
+		}
+	}
+	_, err = s.Mutex("b").Lock(untilRefused())
+	wants(err, "a session of user shop may hold or wait for 1 locks")
+	_, err = open().NewSession(untilRefused(), client.SessionOptions{})
+	wants(err, "user shop may have 1 sessions")
 }

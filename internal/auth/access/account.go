@@ -6,14 +6,14 @@ import (
 	"github.com/isotone/isotone/internal/auth/address"
 )
 
-// Account is whom sessions of clients count for: a user of the list, or without credentials an address, as limits of addresses count it. It is safe for concurrent use.
+// Account is what sessions of clients count for: a user of the list or, without credentials, an address, as for the limits of addresses. It is safe for concurrent use.
 type Account struct {
 	control *Control
 	user    string // "": without credentials
 	addr    netip.Addr
 }
 
-// Account returns whom sessions count for, nil if none are limited, whatever the list says.
+// Account returns the account of the session, nil if no list of users can limit it.
 func (s *Session) Account() *Account {
 	if s.owner() == nil {
 		return nil
@@ -45,12 +45,12 @@ func (a *Account) Limits() Limits {
 	return Limits{}
 }
 
-// OverSessions counts and logs that a session was refused by the limit.
-func (a *Account) OverSessions() {
+// OverQuota counts and logs that sessions or locks, as what says, were refused by the limit.
+func (a *Account) OverQuota(what string) {
 	tally := &a.control.anonymous
 	if u := a.control.table.Load().users[a.user]; u != nil {
 		tally = &u.usage.tally
 	}
 	tally.overQuota.Add(1)
-	a.control.audit.denied("quota", a.user, a.addr, "sessions")
+	a.control.audit.denied("quota", a.user, a.addr, what)
 }

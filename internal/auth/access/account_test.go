@@ -21,7 +21,7 @@ func TestAccount(t *testing.T) {
 	if c.Operator("x").Account() != nil || new(access.Session).Account() != nil {
 		t.Error("sessions of an operator, or without a list, are limited")
 	}
-	c.Request(elsewhere, nil, true).Account().OverSessions()
+	c.Request(elsewhere, nil, true).Account().OverQuota("locks")
 	if uses := c.Uses(); len(uses) != 1 || uses[0].OverQuota != 1 {
 		t.Errorf("%+v, want one refusal", uses)
 	}

@@ -37,7 +37,7 @@ internal/core/replica:          . snowflake internal/core/interval internal/core
 internal/core/lincheck:         . internal/core/timeline
 internal/core/wire:             internal/core/interval internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/journal:          internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
-internal/core/sim:              . snowflake internal/core/interval internal/core/timeline internal/core/session internal/core/redislock internal/core/redislock internal/core/frontier internal/core/oracle internal/core/route internal/core/search internal/core/replica internal/core/lincheck internal/core/wire internal/core/journal internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/core/sim:              . snowflake internal/core/interval internal/core/timeline internal/core/session internal/core/redislock internal/core/frontier internal/core/oracle internal/core/route internal/core/search internal/core/replica internal/core/lincheck internal/core/wire internal/core/journal internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/auth/address:
 internal/auth/access:           . internal/core/timeline internal/auth/address ; golang.org/x/crypto

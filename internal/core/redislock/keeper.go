@@ -160,7 +160,7 @@ func (k *Keeper) Told(m session.Message) {
 		}
 		k.stray[m.Name] = m.Token // nobody waits for it any more
 		if waits {                // the hold is that of an earlier request
-			k.settle(c, 0, errLocked)
+			k.settle(c, 0, session.ErrLocked)
 		}
 	case session.MessageReleased:
 		if k.stray[m.Name] == m.Token {
@@ -364,7 +364,7 @@ func (k *Keeper) carryOut(l *lock, r *request) {
 	case r.Op == Set && l.token != 0:
 		k.release(l, func() { k.take(l, r) })
 	case r.Op == Set:
-		k.answer(r, errLocked)
+		k.answer(r, session.ErrLocked)
 	case r.Op == ObtainAgain && ours && r.Prefix > 0 && len(l.value) >= r.Prefix && len(r.Value) >= r.Prefix && l.value[:r.Prefix] == r.Value[:r.Prefix]:
 		k.refresh(l, r, r.TTL, r.Value)
 	case !matches || r.Op == Obtain || r.Op == ObtainAgain || r.Op == Break:
@@ -432,7 +432,7 @@ func (k *Keeper) refresh(l *lock, r *request, ttl time.Duration, value string) {
 	}
 	l.busy = true
 	k.amended++
-	name := amendments + l.token.String() + ":" + strconv.FormatUint(k.term, 10) + "." + strconv.FormatUint(k.amended, 10)
+	name := ReservedPrefix + l.token.String() + ":" + strconv.FormatUint(k.term, 10) + "." + strconv.FormatUint(k.amended, 10)
 	k.change(session.LockRequest{Op: session.LockTry, Name: name, Value: encode(ttl, value)}, func(token isotone.Timestamp64, err error) {
 		l.busy = false
 		if err == nil {

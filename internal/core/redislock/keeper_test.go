@@ -418,7 +418,7 @@ func TestKeeper_EndsWithTheTerm(t *testing.T) {
 func TestRequest_Check(t *testing.T) {
 	long := strings.Repeat("k", 129)
 	for name, q := range map[string]Request{
-		"no key": {Op: Read}, "a long key": {Op: Read, Name: long}, "a key of amendments": {Op: Obtain, Name: amendments + "1:1", Value: "a"}, "no value": {Op: Obtain, Name: "x"},
+		"no key": {Op: Read}, "a long key": {Op: Read, Name: long}, "a key of amendments": {Op: Obtain, Name: ReservedPrefix + "1:1", Value: "a"}, "no value": {Op: Obtain, Name: "x"},
 		"a long value": obtain(long[:113], 0), "a time below zero": obtain("a", -ms), "a long time": refresh("a", TTLMax+ms), "a fraction of a millisecond": obtain("a", time.Microsecond),
 	} {
 		if err := q.Check(); !errors.Is(err, isotone.ErrInvalidArgument) {

@@ -30,8 +30,8 @@ const (
 	// TTLMax is the longest time for which a lock is held without a refresh, unless it is held for ever.
 	TTLMax = 24 * time.Hour
 
-	// amendments begin the names of holds that amend another one. Its token follows, and what makes the name unique.
-	amendments = "isotone:redis:"
+	// ReservedPrefix begins the names of holds that amend another one. Its token follows, and what makes the name unique.
+	ReservedPrefix = "isotone:redis:"
 )
 
 // Op is what is to be done about a lock.
@@ -96,7 +96,7 @@ func (r *Request) Check() error {
 	case r.Name == "" || len(r.Name) > oracle.LockNameMax:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the key of a lock has 1 to %d bytes, and this one has %d; in a database other than 0, its number counts, too", oracle.LockNameMax, len(r.Name))
 	case IsReserved(r.Name):
-		return isotone.Errorf(isotone.CodeInvalidArgument, "the key of a lock does not begin with %q", amendments)
+		return isotone.Errorf(isotone.CodeInvalidArgument, "the key of a lock does not begin with %q", ReservedPrefix)
 	case r.takes() && (r.Value == "" || len(r.Value) > ValueMax):
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the value of a lock has 1 to %d bytes, and this one has %d", ValueMax, len(r.Value))
 	case r.takes() && r.TTL < 0 || r.TTL > TTLMax || r.TTL%time.Millisecond != 0:
@@ -108,12 +108,11 @@ func (r *Request) Check() error {
 var (
 	errTTL     = isotone.Errorf(isotone.CodeInvalidArgument, "a lock is held for at most %v without a refresh, in whole milliseconds, or for ever", TTLMax)
 	errSession = isotone.Errorf(isotone.CodeLocked, "a session holds this lock; only LOCK RELEASE on its connection frees it")
-	errLocked  = isotone.Errorf(isotone.CodeLocked, "somebody else holds the lock, or waits for it")
 	errTooLong = isotone.Errorf(isotone.CodeDeadlineExceeded, "the change of the lock was not committed in time, and may still be; look, or try again")
 )
 
 // IsReserved reports whether a lock with that name can be an amendment only.
-func IsReserved(name string) bool { return strings.HasPrefix(name, amendments) }
+func IsReserved(name string) bool { return strings.HasPrefix(name, ReservedPrefix) }
 
 // ValueOf returns what others are shown as the value of a hold, and false if they are not to see the hold.
 func ValueOf(h oracle.Hold) (value string, shown bool) {
@@ -138,7 +137,7 @@ func decode(text string) (ttl time.Duration, value string) {
 
 // amendmentOf returns the token of the hold that the hold of that name amends.
 func amendmentOf(name string) (token isotone.Timestamp64, ok bool) {
-	rest, ok := strings.CutPrefix(name, amendments)
+	rest, ok := strings.CutPrefix(name, ReservedPrefix)
 	if !ok {
 		return 0, false
 	}

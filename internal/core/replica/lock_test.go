@@ -311,7 +311,7 @@ func TestFrontier_FollowsWhatIsDecided(t *testing.T) {
 // A session with a quota of two locks waits for one and holds one. It may ask again for what it has, and gets others once it has given one back.
 func TestLocks_QuotaOfASession(t *testing.T) {
 	c, l, token := locking(t)
-	_, bound := c.says(l, 4, session.Request{Bind: &session.Bind{ID: 4, Epoch: 1, TTL: sessionTTL, Linger: sessionTTL, Quota: session.Quota{Owner: "shop", Locks: 2}}})
+	_, bound := c.says(l, 4, session.Request{Bind: &session.Bind{ID: 4, Epoch: 1, TTL: sessionTTL, Linger: sessionTTL, Quota: session.Quota{Account: "shop", Locks: 2}}})
 	c.settle()
 	asks := func(op session.LockOp, name string, token isotone.Timestamp64) string {
 		_, answer := c.says(l, 4, session.Request{Lock: &session.LockRequest{Op: op, Name: name, Token: token}})

@@ -43,22 +43,22 @@ type Bind struct {
 	TTL, Linger time.Duration
 	// Label says to operators whose session it is.
 	Label string
-	// Quota bounds what Owner may have.
+	// Quota is what the account of the session may have.
 	Quota Quota
 	// Reports are the groups in which the session writes, with what it may still write.
 	Reports []frontier.Report
 }
 
-// Quota bounds the sessions of an owner, and the locks that each of them holds or waits for; 0: no bound. What there is already when a bound sinks stays.
+// Quota limits the sessions of an account, and the locks that each of them holds or waits for; 0: no limit. Sessions and locks that exist when a limit is lowered stay.
 type Quota struct {
-	Owner           string
+	Account         string
 	Sessions, Locks int
 }
 
 func (q *Quota) overSessions() *isotone.Error {
 	return &isotone.Error{
 		Code: isotone.CodeQuotaExceeded, RetryAfter: time.Second,
-		Message: fmt.Sprintf("%s may have %d sessions, and has as many; end one, or have an operator raise the limit \"sessions\"", q.Owner, q.Sessions),
+		Message: fmt.Sprintf("%s may have %d sessions, and has as many; end one, or have an operator raise the limit \"sessions\"", q.Account, q.Sessions),
 	}
 }
 
@@ -69,7 +69,7 @@ func (q *Quota) OverLocks(n int) *isotone.Error {
 	}
 	return &isotone.Error{
 		Code: isotone.CodeQuotaExceeded, RetryAfter: time.Second,
-		Message: fmt.Sprintf("a session of %s may hold or wait for %d locks, and does; release one, or have an operator raise the limit \"locks\"", q.Owner, q.Locks),
+		Message: fmt.Sprintf("a session of %s may hold or wait for %d locks, and does; release one, or have an operator raise the limit \"locks\"", q.Account, q.Locks),
 	}
 }
 
@@ -143,13 +143,14 @@ const (
 	NotHeld
 )
 
-// ErrNotHeld is the answer to a [LockBreak] of a lock that nobody holds with the token.
-var ErrNotHeld = isotone.Errorf(isotone.CodeNotHeld, "nobody holds the lock with this token; its holder may have changed")
-
 var (
+	// ErrNotHeld answers a [LockBreak] of a lock that nobody holds with the token.
+	ErrNotHeld = isotone.Errorf(isotone.CodeNotHeld, "nobody holds the lock with this token; its holder may have changed")
+	// ErrLocked answers a [LockTry] of a lock that is not free.
+	ErrLocked = isotone.Errorf(isotone.CodeLocked, "somebody else holds the lock, or waits for it")
+
 	errEnded   = isotone.Errorf(isotone.CodeSessionExpired, "the session has ended, and all that it held is free; bind another one, with another ID")
 	errUnbound = isotone.Errorf(isotone.CodeNotBound, "this connection does not speak for a session that lives; bind one first, with an epoch above those before")
-	errLocked  = isotone.Errorf(isotone.CodeLocked, "somebody else holds the lock, or waits for it")
 )
 
 // Refusal returns the error for the outcome of a request that was answered without one, or nil.
@@ -160,7 +161,7 @@ func (r *Request) Refusal() error {
 	case o == Unbound:
 		return errUnbound
 	case o == Locked:
-		return errLocked
+		return ErrLocked
 	case o == NotHeld:
 		return ErrNotHeld
 	}

@@ -23,7 +23,7 @@ const (
 	LabelMax = 64
 	// TTLMin and TTLMax bound the TTL of a session, and its LINGER from above.
 	TTLMin, TTLMax = 100 * time.Millisecond, time.Minute
-	// Reserved is the ID of the session that the leader's node has for locks which have no sessions of their own. No operator ends it by breaking one of them.
+	// Reserved is the ID of the session of the leader's node, for locks that have no sessions of their own. Breaking one of them does not end it.
 	Reserved ID = 1<<64 - 1
 
 	// rateErrorPercent is by how much the rate of a clock may be off, as in lease mode: that of a client may be slow while that of the leader is fast.
@@ -47,7 +47,7 @@ type Table struct {
 	sessions      map[ID]*session
 	conns         map[Conn]*session
 	queue         queue
-	owned         map[string]int // sessions of each owner, "" for none
+	counts        map[string]int // sessions, by account
 	lost          uint64         // sessions that Tick has ended, and nobody else
 }
 
@@ -71,7 +71,7 @@ type session struct {
 
 // New returns the table of a leader that has opened now, by its steady clock, and ticks every tick.
 func New(now, tick time.Duration) *Table {
-	return &Table{tick: tick, tickedAt: now, sessions: map[ID]*session{}, conns: map[Conn]*session{}, owned: map[string]int{}}
+	return &Table{tick: tick, tickedAt: now, sessions: map[ID]*session{}, conns: map[Conn]*session{}, counts: map[string]int{}}
 }
 
 // Restore begins the session of a hold that an earlier leader has granted, with a full TTL: nobody knows when it was heard last. It is called before the
@@ -108,7 +108,7 @@ func (t *Table) Bind(conn Conn, b Bind) (former Conn, err error) {
 	}
 	s.conn, s.epoch, s.ttl, s.linger, s.label, s.restored, s.heard = conn, max(s.epoch, b.Epoch), b.TTL, b.Linger, b.Label, false, t.ran
 	t.conns[conn] = s
-	t.own(s, b.Quota)
+	t.setQuota(s, b.Quota)
 	t.look(s)
 	return former, nil
 }
@@ -128,7 +128,7 @@ func (t *Table) checkBind(conn Conn, b Bind, s *session) error {
 		return isotone.Errorf(isotone.CodeInvalidArgument, "this connection has bound another session")
 	case s == nil && len(t.sessions) >= Max:
 		return isotone.ErrOverloaded
-	case s == nil && b.Quota.Sessions > 0 && t.owned[b.Quota.Owner] >= b.Quota.Sessions:
+	case s == nil && b.Quota.Sessions > 0 && t.counts[b.Quota.Account] >= b.Quota.Sessions:
 		return b.Quota.overSessions()
 	case s == nil:
 		return nil
@@ -279,15 +279,15 @@ func (t *Table) Ended(id ID) {
 	}
 }
 
-// own gives a session a quota, and has it count for the owner that this names.
-func (t *Table) own(s *session, q Quota) {
-	if s.quota.Owner != "" {
-		if t.owned[s.quota.Owner]--; t.owned[s.quota.Owner] == 0 {
-			delete(t.owned, s.quota.Owner)
+// setQuota gives a session a quota, and has it count for the account that this names.
+func (t *Table) setQuota(s *session, q Quota) {
+	if s.quota.Account != "" {
+		if t.counts[s.quota.Account]--; t.counts[s.quota.Account] == 0 {
+			delete(t.counts, s.quota.Account)
 		}
 	}
-	if s.quota = q; q.Owner != "" {
-		t.owned[q.Owner]++
+	if s.quota = q; q.Account != "" {
+		t.counts[q.Account]++
 	}
 }
 
@@ -323,8 +323,9 @@ func Outlast(d time.Duration) time.Duration {
 
 // Outlasted returns the shortest duration in whole milliseconds that outlasts d; see [Outlast].
 func Outlasted(d time.Duration) time.Duration {
-	shorter := d * (100 - rateErrorPercent) / (100 + rateErrorPercent)
-	return (shorter + time.Millisecond).Truncate(time.Millisecond)
+	const longest = 100 + rateErrorPercent
+	shorter := (d*(100-rateErrorPercent) + longest - 1) / longest
+	return (shorter + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
 // look has a session looked at when it may be over.
@@ -338,7 +339,7 @@ func (t *Table) look(s *session) {
 }
 
 func (t *Table) condemn(s *session) {
-	t.own(s, Quota{})
+	t.setQuota(s, Quota{})
 	s.condemned = true
 	if s.at >= 0 {
 		heap.Remove(&t.queue, s.at)

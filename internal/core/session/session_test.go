@@ -291,32 +291,41 @@ func TestTable_EndsWhoIsDue(t *testing.T) {
 	}
 }
 
-func TestTable_BoundsTheSessionsOfAnOwner(t *testing.T) {
+func TestOutlasted_IsTheShortest(t *testing.T) {
+	for _, d := range []time.Duration{0, 1, 11 * time.Millisecond, 11*time.Millisecond + 1, 12_222_222_222, 24 * time.Hour} {
+		got := session.Outlasted(d)
+		if session.Outlast(got) < d || got > 0 && session.Outlast(got-time.Millisecond) >= d || got%time.Millisecond != 0 {
+			t.Errorf("%v: %v, which lasts for %v", d, got, session.Outlast(got))
+		}
+	}
+}
+
+func TestTable_LimitsTheSessionsOfAnAccount(t *testing.T) {
 	l := open()
-	binds := func(id session.ID, epoch uint32, owner string, most int) error {
+	binds := func(id session.ID, epoch uint32, account string, most int) error {
 		conn, b := bind(id, session.Conn(id)<<8+session.Conn(epoch), epoch)
-		b.Quota = session.Quota{Owner: owner, Sessions: most}
+		b.Quota = session.Quota{Account: account, Sessions: most}
 		_, err := l.Bind(conn, b)
 		return err
 	}
 	l.Restore(1, time.Second)
 	for _, step := range []struct {
-		what  string
-		id    session.ID
-		epoch uint32
-		owner string
-		most  int
-		fails bool
+		what    string
+		id      session.ID
+		epoch   uint32
+		account string
+		most    int
+		fails   bool
 	}{
 		{"the first", 2, 1, "shop", 1, false},
 		{"one more", 3, 1, "shop", 1, true},
 		{"one that holds locks of an earlier term", 1, 2, "shop", 1, false},
 		{"one of two once more", 2, 2, "shop", 1, false},
 		{"a third, with a larger bound", 3, 1, "shop", 3, false},
-		{"another owner", 4, 1, "other", 1, false},
+		{"another account", 4, 1, "other", 1, false},
 		{"one without a bound", 5, 1, "shop", 0, false},
 	} {
-		if err := binds(step.id, step.epoch, step.owner, step.most); (err != nil) != step.fails || err != nil && !errors.Is(err, isotone.ErrQuotaExceeded) {
+		if err := binds(step.id, step.epoch, step.account, step.most); (err != nil) != step.fails || err != nil && !errors.Is(err, isotone.ErrQuotaExceeded) {
 			t.Errorf("%s: %v", step.what, err)
 		}
 	}

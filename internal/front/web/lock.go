@@ -19,9 +19,7 @@ const (
 // lockedError refuses a lock.
 type lockedError struct{ refusal httpapi.LockRefusal }
 
-var errLocked = isotone.Errorf(isotone.CodeLocked, "somebody else holds the lock, or waits for it")
-
-func (*lockedError) Error() string { return errLocked.Error() }
+func (*lockedError) Error() string { return session.ErrLocked.Error() }
 
 // serveLock answers requests for /locks/NAME.
 func (h *handler) serveLock(w http.ResponseWriter, r *http.Request) string {

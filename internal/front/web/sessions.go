@@ -138,7 +138,7 @@ func writeJSONBody(w http.ResponseWriter, status int, body []byte) error {
 func (h *handler) failSession(w http.ResponseWriter, c *sessionCall, err error) string {
 	var locked *lockedError
 	if errors.As(err, &locked) {
-		_ = writeJSONBody(w, http.StatusConflict, httpapi.RefusalBody(errLocked.Message, locked.refusal))
+		_ = writeJSONBody(w, http.StatusConflict, httpapi.RefusalBody(session.ErrLocked.Message, locked.refusal))
 		return string(isotone.CodeLocked)
 	}
 	return fail(w, c.Request, h.leaderOr(err))
