@@ -55,7 +55,8 @@ type sessionUser struct {
 	client      *session.Client
 	ttl, linger time.Duration
 	rate        float64
-	// innocent has no fault of its own: it is neither paused nor dies, and its connections work as long as the nodes do.
+	// innocent has no fault of its own: it is neither paused nor dies, its connections work as long as the nodes do, and what is sent over them takes at most an eighth of its TTL. So an
+	// answer comes before it takes the leader for silent.
 	innocent bool
 	resumes  time.Duration
 	dead     bool
@@ -275,6 +276,9 @@ func (w *world) sessionTransit(c *sessionConn) time.Duration {
 	d := 20*time.Microsecond + time.Duration(rng.Int64N(int64(time.Millisecond)))
 	if rng.IntN(50) == 0 {
 		d += time.Duration(rng.Int64N(int64(10 * w.cfg.tick)))
+	}
+	if c.user.innocent {
+		d = min(d, c.user.ttl/8)
 	}
 	return max(d, c.stuck-w.now)
 }
