@@ -213,7 +213,7 @@ var leaders = []Scenario{
 			}
 			return len(late) >= times
 		})
-		s.paced("C40", late[:times], 500*time.Millisecond)
+		s.paced("C40", late[:times], 800*time.Millisecond)
 		s.lead(0)
 		call.want("C40")
 	}},
