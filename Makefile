@@ -39,7 +39,7 @@ release-check: ## build a release twice, verify it, and install, upgrade and rem
 fresh-root: ## the first two commands of README.md on a minimal Debian with Go and nothing else: FRESH_ARGS
 	release/fresh-root.sh $(FRESH_ARGS)
 
-.PHONY: ci test flakes flakes-totals helm lint proof race sim mutants mutant-seeds
+.PHONY: ci test flakes flakes-totals helm lint proof race sim mutants mutant-seeds spec
 ci: ## everything a change has to pass
 	.ci/run
 
@@ -84,6 +84,10 @@ export COUNT
 
 mutants: ## every deliberate bug is noticed, by the simulator or by a directed test
 	MUTANTS_FEW=0 .ci/run mutants
+
+# make spec SPEC_RUNS=1 SPEC_SEED=42
+spec: ## hold SPEC_RUNS (300) simulated runs against the specification
+	go test -count=1 -v -timeout 0 -run Spec ./internal/check/trace -args -first $(or $(SPEC_SEED),0) -runs $(or $(SPEC_RUNS),300)
 
 mutant-seeds: ## record for each deliberate bug a simulator seed that notices it
 	go test -tags mutants -run Mutants -timeout 0 ./internal/core/sim -update

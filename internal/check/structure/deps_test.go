@@ -104,6 +104,8 @@ internal/check/clockbench:      . client internal/core/lincheck internal/host/st
 internal/check/svg:
 internal/check/parallel:
 internal/check/evidence:
+spec:
+internal/check/trace:           . internal/core/oracle internal/core/replica internal/core/sim spec ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/check/pgserver:        internal/check/child
 internal/check/ports:
 internal/check/namespace:       internal/check/child ; golang.org/x/sys

@@ -72,6 +72,8 @@ type Config struct {
 	// SettleTicks is how long a process has to be connected to the leader before groups of timelines are moved to it from owners that are
 	// there. 0: the leader owns each group whose owner is gone, and moves none.
 	SettleTicks int
+	// Observer, if not nil, sees each step.
+	Observer Observer
 	// SnapshotEvery is the number of applied entries between two snapshots; at least 2.
 	SnapshotEvery uint64
 	// ClockJumpMax bounds how far the clamped clock of this node may be from the quorum's

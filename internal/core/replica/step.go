@@ -193,6 +193,24 @@ func (e *Effects) reset() {
 // Step works through one input and returns what is to be done. The effects belong to the
 // replica and are valid until the next call.
 func (r *Replica) Step(in *Input) *Effects {
+	o := r.cfg.Observer
+	if o == nil {
+		return r.step(in)
+	}
+	o.Before(in)
+	e := r.step(in)
+	o.After(r.Brief(), e)
+	return e
+}
+
+// Observer sees what goes into a replica and what comes out. It changes nothing, and what it sees belongs to the replica, but for the slices of requests: those have their answers
+// when their token is among Effects.Answers.
+type Observer interface {
+	Before(*Input)
+	After(Brief, *Effects)
+}
+
+func (r *Replica) step(in *Input) *Effects {
 	fatal := r.effects.Fatal
 	if fatal == nil && r.stopErr != nil && r.ticks >= r.stopAt {
 		fatal = r.stopErr

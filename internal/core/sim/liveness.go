@@ -133,3 +133,44 @@ func (w *world) awaitAnswers() {
 		w.advance(w.now + w.cfg.tick)
 	}
 }
+
+// silentSession returns what does not go on of sessions since the last fault, or "".
+func (w *world) silentSession() string {
+	s := &w.sessions
+	l := w.leader()
+	if !s.used || l == nil {
+		return ""
+	}
+	for _, u := range s.users {
+		if !u.dead && !s.bound[u] {
+			return "no answer for the session of a user"
+		}
+	}
+	if slices.ContainsFunc(s.http.users, func(u *httpUser) bool { return !u.answered }) {
+		return "no answer for a session over HTTP"
+	}
+	if w.loss.restored == 0 {
+		for _, name := range s.names {
+			if !s.granted[name] {
+				return "no grant of the lock " + name
+			}
+			if !s.freed[name] {
+				return "nobody is told that the lock is released: " + name
+			}
+		}
+	}
+	if what := w.silentRedis(); what != "" {
+		return what
+	}
+	for _, group := range s.groups {
+		if !w.hasWriter(group) {
+			continue
+		}
+		if from, ok := s.reached[group]; !ok {
+			s.reached[group] = l.replica.Upcoming()
+		} else if s.store.told[group].Before(from) {
+			return "the frontier stands, of the group " + group
+		}
+	}
+	return ""
+}

@@ -163,6 +163,9 @@ func (w *world) start(n *node) {
 		Log:                   raftLog{w, n.id},
 	}
 	w.setUpIDs(n, &cfg)
+	if w.observe != nil {
+		cfg.Observer = w.observe(cfg)
+	}
 	r, err := replica.New(cfg)
 	if err != nil {
 		w.fail("node %d does not start from its disk: %v", n.id, err)

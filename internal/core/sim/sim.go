@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/core/lincheck"
+	"github.com/isotone/isotone/internal/core/replica"
 )
 
 // Options configure a run.
@@ -20,6 +21,8 @@ type Options struct {
 	Lease bool
 	// Trace, if not nil, receives a line for each event.
 	Trace io.Writer
+	// Observe, if not nil, returns who sees the steps of a process that begins.
+	Observe func(replica.Config) replica.Observer
 }
 
 // Result is the outcome of a run.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/core/lincheck"
+	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -72,6 +73,7 @@ type world struct {
 	coverage  *Coverage
 	violation error
 	out       io.Writer
+	observe   func(replica.Config) replica.Observer
 }
 
 // config is drawn before a run begins. Its float64 fields are probabilities.
@@ -99,6 +101,7 @@ func newWorld(o Options) *world {
 		rng:       rand.New(rand.NewPCG(o.Seed, 0x15070e)),
 		hash:      fnv.New64a(),
 		out:       o.Trace,
+		observe:   o.Observe,
 		coverage:  &Coverage{},
 		removedAt: map[uint64]uint64{},
 		floors:    newFloors(o.Seed),

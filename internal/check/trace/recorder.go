@@ -1,0 +1,305 @@
+// Package trace turns the steps of replicas into events of the specification (package spec), and reads and writes them.
+package trace
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/spec"
+)
+
+// recorder makes events of what one process does. What Raft does inside is known from what it writes, sends and applies.
+type recorder struct {
+	node, process uint64
+	emit          func(spec.Event)
+	// term, leads and applied are those of the latest step.
+	term          uint64
+	leads, serves bool
+	applied       uint64
+	ceiling       uint64
+	// log has the entries that are not applied, from first on, in order; snapshot replaces what is before.
+	log      map[uint64]*raftpb.Entry
+	snapshot *raftpb.Snapshot
+	// hard and last are what is on disk, voted the latest vote that was written.
+	hard, voted position
+	last        uint64
+	// transfers are the terms for which each candidate was asked to take over, by its ID.
+	transfers map[uint64]uint64
+	requests  map[uint64]replica.Request
+}
+
+// position is a term and a vote.
+type position struct{ term, vote uint64 }
+
+// Observe returns an observer of a process that begins with cfg. It calls emit for each event, while a step is under way.
+func Observe(cfg replica.Config, emit func(spec.Event)) replica.Observer {
+	r := &recorder{node: cfg.Self.NodeID, process: cfg.Self.Session, emit: emit, log: map[uint64]*raftpb.Entry{}, transfers: map[uint64]uint64{}, requests: map[uint64]replica.Request{}}
+	if h := cfg.HardState; h != nil {
+		r.hard = position{h.GetTerm(), h.GetVote()}
+		r.term = h.GetTerm()
+	}
+	r.voted = r.hard
+	r.write(cfg.Snapshot, cfg.Entries)
+	r.last = lastOf(r.last, cfg.Snapshot, cfg.Entries)
+	r.say(spec.Event{Kind: spec.Start, Term: r.hard.term, Peer: r.hard.vote, Index: r.last, Tick: int64(cfg.TickInterval), Cluster: cfg.Self.ClusterID})
+	r.restore()
+	return r
+}
+
+func (r *recorder) say(e spec.Event) {
+	e.Node, e.Process = r.node, r.process
+	r.emit(e)
+}
+
+// lastOf returns the index of the end of a log after a write.
+func lastOf(last uint64, s *raftpb.Snapshot, entries []*raftpb.Entry) uint64 {
+	if n := len(entries); n > 0 {
+		return entries[n-1].GetIndex()
+	}
+	if s != nil {
+		return s.GetMetadata().GetIndex()
+	}
+	return last
+}
+
+// write takes what goes into the log.
+func (r *recorder) write(s *raftpb.Snapshot, entries []*raftpb.Entry) {
+	if s != nil {
+		r.snapshot = s
+		clear(r.log)
+	}
+	for _, e := range entries {
+		r.log[e.GetIndex()] = e
+	}
+}
+
+// Before implements [replica.Observer].
+func (r *recorder) Before(in *replica.Input) {
+	r.say(spec.Event{Kind: spec.Turn, At: int64(in.Mono)})
+	if w := in.Persisted; w != nil {
+		if w.HardState != nil {
+			r.hard = position{w.HardState.GetTerm(), w.HardState.GetVote()}
+		}
+		r.last = lastOf(r.last, w.Snapshot, w.Entries)
+		r.say(spec.Event{Kind: spec.Durable, Term: r.hard.term, Peer: r.hard.vote, Index: r.last})
+	}
+	for _, m := range in.Messages {
+		r.received(m)
+	}
+	if in.Ticks > 0 {
+		r.say(spec.Event{Kind: spec.Tick, Count: uint64(in.Ticks)})
+	}
+	for _, q := range in.Requests {
+		if q.Timeline != "" || len(q.Counts) == 0 {
+			continue
+		}
+		r.requests[q.Token] = q
+		r.say(spec.Event{Kind: spec.Request, Token: q.Token, Lease: q.Mode == isotone.ReadLease && q.Session == nil, Floor: spec.Timestamp(q.Floor)})
+	}
+}
+
+func (r *recorder) received(m *raftpb.Message) {
+	e := spec.Event{Peer: m.GetFrom(), Term: m.GetTerm(), Round: roundOf(m), Count: promiseOf(m)}
+	switch m.GetType() {
+	case raftpb.MsgHeartbeat:
+		e.Kind = spec.Asked
+	case raftpb.MsgHeartbeatResp:
+		if e.Kind = spec.Vouched; e.Round == 0 {
+			return
+		}
+	case raftpb.MsgTimeoutNow:
+		r.transfers[r.node] = m.GetTerm() + 1
+		return
+	case raftpb.MsgVote:
+		if string(m.GetContext()) == "CampaignTransfer" {
+			r.transfers[m.GetFrom()] = m.GetTerm()
+		}
+		return
+	default:
+		return
+	}
+	r.say(e)
+}
+
+// After implements [replica.Observer].
+func (r *recorder) After(b replica.Brief, e *replica.Effects) {
+	if leads := b.Role == raft.StateLeader; b.Term != r.term || leads != r.leads {
+		r.term, r.leads = b.Term, leads
+		r.say(spec.Event{Kind: spec.Role, Term: b.Term, Leads: leads})
+	}
+	applied := r.applied
+	r.apply(b.Applied)
+	if b.Ceiling != r.ceiling || b.Serving != r.serves || applied != r.applied {
+		r.ceiling, r.serves = b.Ceiling, b.Serving
+		r.say(spec.Event{Kind: spec.State, Ceiling: b.Ceiling, Serves: b.Serving})
+	}
+	r.votes(e.Write)
+	if w := e.Write; w != nil {
+		r.write(w.Snapshot, w.Entries)
+	}
+	for _, m := range e.Send {
+		r.sent(m)
+	}
+	for _, a := range e.Answers {
+		r.answered(a)
+	}
+}
+
+// votes notes a vote that is to be written. It was decided in this step, or in one before.
+func (r *recorder) votes(w *replica.Write) {
+	if w == nil || w.HardState == nil {
+		return
+	}
+	v := position{w.HardState.GetTerm(), w.HardState.GetVote()}
+	if v == r.voted {
+		return
+	}
+	if r.voted = v; v.vote != 0 {
+		r.say(spec.Event{Kind: spec.Vote, Term: v.term, Peer: v.vote, Transfer: r.transfers[v.vote] == v.term})
+	}
+}
+
+func (r *recorder) sent(m *raftpb.Message) {
+	e := spec.Event{Peer: m.GetTo(), Term: m.GetTerm(), Round: roundOf(m), Count: promiseOf(m)}
+	switch m.GetType() {
+	case raftpb.MsgHeartbeat:
+		if e.Kind = spec.Ask; e.Round == 0 {
+			return
+		}
+	case raftpb.MsgHeartbeatResp:
+		e.Kind = spec.Vouch
+	case raftpb.MsgAppResp:
+		if m.GetReject() {
+			return
+		}
+		e = spec.Event{Kind: spec.Ack, Peer: m.GetTo(), Term: m.GetTerm(), Index: m.GetIndex()}
+	case raftpb.MsgVoteResp:
+		if m.GetReject() {
+			return
+		}
+		e = spec.Event{Kind: spec.Grant, Peer: m.GetTo(), Term: m.GetTerm()}
+	case raftpb.MsgVote:
+		e = spec.Event{Kind: spec.Campaign, Peer: m.GetTo(), Term: m.GetTerm(), Index: m.GetIndex()}
+	case raftpb.MsgTimeoutNow:
+		e = spec.Event{Kind: spec.Depose, Peer: m.GetTo(), Term: m.GetTerm()}
+	default:
+		return
+	}
+	r.say(e)
+}
+
+func (r *recorder) answered(a replica.Answer) {
+	q, ok := r.requests[a.Token]
+	if !ok {
+		return
+	}
+	delete(r.requests, a.Token)
+	e := spec.Event{Kind: spec.Answer, Token: a.Token}
+	if a.Err == nil {
+		for _, g := range q.Ranges {
+			if g.Count == 0 {
+				continue // the session is not alive
+			}
+			last := isotone.Timestamp{Time: g.First.Time, Index: g.First.Index + g.Count - 1}
+			if q.U64 {
+				last = (isotone.Timestamp64From(g.First) + isotone.Timestamp64(g.Count-1)).Timestamp()
+			}
+			e.Ranges = append(e.Ranges, spec.Range{First: spec.Timestamp(g.First), Last: spec.Timestamp(last)})
+		}
+	}
+	r.say(e)
+}
+
+// apply says what was applied up to an index.
+func (r *recorder) apply(to uint64) {
+	for r.applied < to {
+		e, ok := r.log[r.applied+1]
+		if !ok {
+			if s := r.snapshot; s == nil || s.GetMetadata().GetIndex() <= r.applied || s.GetMetadata().GetIndex() > to {
+				return
+			}
+			r.restore()
+			continue
+		}
+		r.applied++
+		delete(r.log, r.applied)
+		r.say(spec.Event{Kind: spec.Entry, Index: e.GetIndex(), Term: e.GetTerm(), Command: commandOf(e)})
+	}
+}
+
+// restore says that the snapshot is applied.
+func (r *recorder) restore() {
+	s := r.snapshot
+	if s == nil {
+		return
+	}
+	conf := s.GetMetadata().GetConfState()
+	e := spec.Event{Kind: spec.Restore, Index: s.GetMetadata().GetIndex(), Config: &spec.Config{Voters: slices.Clone(conf.GetVoters()), Outgoing: slices.Clone(conf.GetVotersOutgoing())}}
+	if state, err := oracle.DecodeState(s.GetData()); err == nil {
+		e.Ceiling, e.Cluster = state.Ceiling, state.ClusterID
+	}
+	r.applied = e.Index
+	r.say(e)
+}
+
+// commandOf returns what an entry changes.
+func commandOf(e *raftpb.Entry) *spec.Command {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte{byte(e.GetType())})
+	_, _ = h.Write(e.GetData())
+	c := &spec.Command{Digest: h.Sum64()}
+	if e.GetType() != raftpb.EntryNormal {
+		cc := &raftpb.ConfChangeV2{}
+		if proto.Unmarshal(e.GetData(), cc) == nil {
+			c.Change = changeOf(cc)
+		}
+		return c
+	}
+	if len(e.GetData()) == 0 {
+		return c
+	}
+	command, err := oracle.DecodeCommand(e.GetData())
+	if err != nil {
+		return c
+	}
+	switch command.Kind {
+	case oracle.KindReserve:
+		c.Reserve = max(command.Target, 1)
+	case oracle.KindFloor:
+		c.Raise = max(command.Target, 1)
+	}
+	return c
+}
+
+func changeOf(cc *raftpb.ConfChangeV2) *spec.Change {
+	_, joint := cc.EnterJoint()
+	c := &spec.Change{Joint: joint && !cc.LeaveJoint()}
+	for _, one := range cc.GetChanges() {
+		if one.GetType() == raftpb.ConfChangeAddNode {
+			c.Add = append(c.Add, one.GetNodeId())
+		} else {
+			c.Remove = append(c.Remove, one.GetNodeId())
+		}
+	}
+	return c
+}
+
+// roundOf returns the number of the round of a heartbeat or its answer, 0 for none, and promiseOf its promise in ticks.
+func roundOf(m *raftpb.Message) uint64 {
+	if len(m.GetContext()) != 8 {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(m.GetContext())
+}
+
+func promiseOf(m *raftpb.Message) uint64 {
+	return min(max(m.GetRejectHint(), 1)-1, 10)
+}

@@ -1,0 +1,95 @@
+package spec
+
+import (
+	"slices"
+	"sort"
+)
+
+// request waits for its answer.
+type request struct {
+	turn  uint64
+	lease bool
+	floor Timestamp
+	// term is that in which it came, above what its leader had answered then, order what all nodes had.
+	term         uint64
+	above, order Timestamp
+	raised       uint64 // the floor that an operator had raised then
+}
+
+func (n *node) request(e Event, order Timestamp) *request {
+	q := &request{turn: n.turns, lease: e.Lease, floor: e.Floor, order: order}
+	if l := n.leading; l != nil {
+		q.term, q.above, q.raised = l.term, l.answered, l.raised
+	}
+	return q
+}
+
+// answer checks the timestamps that a request gets.
+func (s *Spec) answer(n *node, e Event) {
+	q := n.requests[e.Token]
+	delete(n.requests, e.Token)
+	if len(e.Ranges) == 0 {
+		return
+	}
+	if q == nil {
+		s.require("arrival", false, "nobody has asked for %v", e.Ranges)
+		return
+	}
+	l := n.leading
+	if l == nil {
+		l = n.leadingBefore
+	}
+	if l == nil {
+		s.require("opening", false, "it answers, and does not lead")
+		return
+	}
+	s.require("opening", l.open, "it answers in term %d, of which it has applied no reservation", l.term)
+	confirmed := l.isConfirmed(n, n.config, q.turn) || l.isConfirmed(n, n.configBefore, q.turn)
+	leased := q.lease && (l.isLeased(n, n.config) || l.isLeased(n, n.configBefore))
+	if q.lease {
+		s.require("lease", confirmed || leased, "no quorum has promised to wait, or has confirmed a round since the request came")
+	} else {
+		s.require("round", confirmed, "no quorum has confirmed a round that began since the request came")
+	}
+	for _, r := range e.Ranges {
+		s.require("ceiling", r.Last.Time < n.ceiling, "%v is not below the ceiling %d", r.Last, n.ceiling)
+		s.require("opening", r.First.Time >= l.floor, "%v is below the ceiling of the term before, %d", r.First, l.floor)
+		s.require("floor", q.floor == Timestamp{} || q.floor.Before(r.First), "%v is not above the floor of the request, %v", r.First, q.floor)
+		s.require("floor", q.term != l.term || r.First.Time > q.raised || q.raised == 0, "%v is not above the floor %d, which was raised before the request came", r.First, q.raised)
+		s.require("arrival", q.term != l.term || q.above == Timestamp{} || q.above.Before(r.First), "%v is not above %v, which was answered before the request came", r.First, q.above)
+		s.require("order", q.order == Timestamp{} || q.order.Before(r.First), "%v is not above %v, which was answered before the request came", r.First, q.order)
+		s.require("once", l.issued.add(r), "%v to %v were issued before", r.First, r.Last)
+		l.answered, s.answered = larger(l.answered, r.Last), larger(s.answered, r.Last)
+	}
+	l.issued.forget(n.lowest(l))
+}
+
+// lowest returns what all answers to requests that wait, and to later ones, are larger than.
+func (n *node) lowest(l *leading) Timestamp {
+	low := l.answered
+	for _, q := range n.requests {
+		if q.term == l.term && q.above.Before(low) {
+			low = q.above
+		}
+	}
+	return low
+}
+
+// issued are the timestamps of a term that were answered: ranges in order, that do not overlap.
+type issued []Range
+
+// add adds a range, and reports whether no other one overlaps it.
+func (list *issued) add(r Range) bool {
+	i := sort.Search(len(*list), func(i int) bool { return !(*list)[i].Last.Before(r.First) })
+	if i < len(*list) && !r.Last.Before((*list)[i].First) {
+		return false
+	}
+	*list = slices.Insert(*list, i, r)
+	return true
+}
+
+// forget drops ranges that no answer can overlap any more, because all are larger than low.
+func (list *issued) forget(low Timestamp) {
+	i := sort.Search(len(*list), func(i int) bool { return low.Before((*list)[i].Last) })
+	*list = slices.Delete(*list, 0, i)
+}

@@ -1,0 +1,106 @@
+package spec
+
+// leading is what a leader has in its term.
+type leading struct {
+	term uint64
+	// open is set once a reservation of the term is applied, floor the ceiling before.
+	open  bool
+	floor uint64
+	// rounds are the latest rounds, heard the latest one that each voter has confirmed, promised until when it has promised, by the leader's clock.
+	rounds   map[uint64]round
+	latest   uint64
+	heard    map[uint64]uint64
+	promised map[uint64]int64
+	// notBefore is when the voters last changed. forgone is set once the leader has asked another node to take over.
+	notBefore int64
+	forgone   bool
+	// raised is a floor that an operator has raised in this term.
+	raised   uint64
+	issued   issued
+	answered Timestamp
+}
+
+// round began in a step of the leader, at a time by its clock.
+type round struct {
+	turn uint64
+	at   int64
+}
+
+func newLeading(term uint64) *leading {
+	return &leading{term: term, rounds: map[uint64]round{}, heard: map[uint64]uint64{}, promised: map[uint64]int64{}}
+}
+
+// led returns what the node has as the leader of a term in which it leads, or led when the step began.
+func (n *node) led(term uint64) *leading {
+	for _, l := range []*leading{n.leading, n.leadingBefore} {
+		if l != nil && l.term == term {
+			return l
+		}
+	}
+	return nil
+}
+
+// ask notes when a round began: when the first voter was asked.
+func (n *node) ask(e Event) {
+	l := n.led(e.Term)
+	if l == nil || e.Round == 0 {
+		return
+	}
+	if _, ok := l.rounds[e.Round]; !ok {
+		l.rounds[e.Round] = round{n.turns, n.at}
+		delete(l.rounds, e.Round-roundsMax)
+	}
+}
+
+// hear notes the confirmation of a round, and a promise.
+func (s *Spec) hear(n *node, e Event) {
+	l := n.led(e.Term)
+	if l == nil {
+		return
+	}
+	began, known := l.rounds[e.Round]
+	if !known {
+		return // it is over
+	}
+	promised := uint64(0)
+	if v := s.vouched[e.Peer]; v != nil {
+		ticks, ok := v.promises[confirmation{n.id, e.Term, e.Round}]
+		s.require("vouch", ok && ticks >= e.Count, "node %d did not confirm round %d of term %d with a promise of %d ticks", e.Peer, e.Round, e.Term, e.Count)
+		promised = min(ticks, e.Count)
+	}
+	l.heard[e.Peer] = max(l.heard[e.Peer], e.Round)
+	if length := n.lease(promised); length > 0 && began.at >= l.notBefore {
+		l.promised[e.Peer] = max(l.promised[e.Peer], began.at+length)
+	}
+}
+
+// Of a promise, leaseSlackTicks do not count: two ticks may follow a question at once. The leader's clock may be slow while that of the voter is fast, by rateErrorPercent each.
+const leaseSlackTicks, rateErrorPercent = 3, 10
+
+// lease returns for how long after its question a leader may rest on a promise.
+func (n *node) lease(promised uint64) int64 {
+	return int64(promised-min(promised, leaseSlackTicks)) * n.tick * (100 - rateErrorPercent) / (100 + rateErrorPercent)
+}
+
+// isConfirmed reports whether voters have confirmed a round that did not begin before a step.
+func (l *leading) isConfirmed(n *node, c Config, turn uint64) bool {
+	return c.quorum(func(id uint64) bool {
+		if id == n.id {
+			return true
+		}
+		// Numbers of rounds grow, so a later one confirms this one as well.
+		began, ok := l.rounds[l.heard[id]]
+		return ok && began.turn >= turn
+	})
+}
+
+// isLeased reports whether a quorum has promised to elect nobody else yet.
+func (l *leading) isLeased(n *node, c Config) bool {
+	if l.forgone {
+		return false
+	}
+	if n.isAlone() {
+		return true
+	}
+	return c.quorum(func(id uint64) bool { return id == n.id || l.promised[id] > n.at })
+}

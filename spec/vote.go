@@ -1,0 +1,56 @@
+package spec
+
+import "slices"
+
+// electionTicks is for how many ticks after its start a node does not know what its former process has promised, and the longest promise.
+const electionTicks = 10
+
+// vote checks a vote that the node has decided on.
+func (s *Spec) vote(n *node, e Event) {
+	s.require("vote", e.Term > n.voted.term || e.Term == n.voted.term && (n.voted.vote == 0 || n.voted.vote == e.Peer),
+		"it votes for node %d in term %d, and has voted for node %d in term %d", e.Peer, e.Term, n.voted.vote, n.voted.term)
+	n.voted.term, n.voted.vote = e.Term, e.Peer
+	if e.Transfer || n.isAlone() {
+		return
+	}
+	s.require("start", n.ticks >= electionTicks, "it votes for node %d in term %d, %d ticks after its start", e.Peer, e.Term, n.ticks)
+	for _, p := range n.promises {
+		s.require("promise", p.term >= e.Term || n.ticks >= p.until, "it votes for node %d in term %d, and has promised the leader of term %d not to, for %d ticks more", e.Peer, e.Term, p.term, p.until-min(p.until, n.ticks))
+	}
+}
+
+// isAlone reports whether nobody else votes.
+func (n *node) isAlone() bool {
+	return len(n.config.Outgoing) == 0 && len(n.config.Voters) == 1 && n.config.Voters[0] == n.id
+}
+
+// noteAsked notes a question of a leader: the latest of each term and promise.
+func (n *node) noteAsked(e Event) {
+	n.asked = slices.DeleteFunc(n.asked, func(q question) bool { return q.term == e.Term && q.promise == e.Count || q.term < n.termBefore })
+	n.asked = append(n.asked, question{term: e.Term, tick: n.ticks, promise: e.Count})
+}
+
+// vouch checks that a node answers a leader of its own term, and that it promises what it was asked for.
+func (s *Spec) vouch(n *node, e Event) {
+	s.require("vouch", e.Term >= n.termBefore, "it confirms round %d of term %d, and is in term %d", e.Round, e.Term, n.termBefore)
+	if e.Count > 0 {
+		i := slices.IndexFunc(n.asked, func(q question) bool { return q.term == e.Term && q.promise >= e.Count })
+		s.require("promise", i >= 0, "it promises the leader of term %d %d ticks, for which that has not asked", e.Term, e.Count)
+		if i >= 0 {
+			n.promises = slices.DeleteFunc(n.promises, func(p promise) bool { return p.until <= n.ticks })
+			n.promises = append(n.promises, promise{e.Term, n.asked[i].tick + e.Count})
+		}
+	}
+	key := confirmation{e.Peer, e.Term, e.Round}
+	v := s.vouched[n.id]
+	if _, ok := v.promises[key]; !ok {
+		if v.recent = append(v.recent, key); len(v.recent) > vouchedMax {
+			delete(v.promises, v.recent[0])
+			v.recent = v.recent[1:]
+		}
+	}
+	v.promises[key] = max(v.promises[key], e.Count)
+}
+
+// vouchedMax is how many confirmations of a node are kept, and roundsMax how many rounds of a leader. One that is older confirms nothing.
+const vouchedMax, roundsMax = 1024, 64
