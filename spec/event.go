@@ -8,7 +8,7 @@ const (
 	// Start: a process begins with what is on its disk: Term, Vote in Peer, Index of the end of its log. Tick is the length of its ticks, in nanoseconds,
 	// and Cluster its cluster, 0 if it has none yet.
 	Start Kind = "start"
-	// Turn: a step begins at At, by a steady clock of the process, in nanoseconds. What follows belongs to it.
+	// Turn: a step begins at At, by a steady clock of the process, in nanoseconds. What follows belongs to it. Real is the time by a clock that all processes of a machine share.
 	Turn Kind = "turn"
 	// Tick: Count ticks have passed.
 	Tick Kind = "tick"
@@ -58,6 +58,7 @@ type Event struct {
 	Count    uint64    `json:"c,omitempty"`
 	Token    uint64    `json:"token,omitempty"`
 	At       int64     `json:"at,omitempty"`
+	Real     int64     `json:"real,omitempty"`
 	Tick     int64     `json:"tick,omitempty"`
 	Cluster  uint64    `json:"cluster,omitempty"`
 	Ceiling  uint64    `json:"ceiling,omitempty"`

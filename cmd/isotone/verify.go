@@ -20,7 +20,7 @@ import (
 )
 
 type verifyCmd struct {
-	Driver      []string          `arg:"" optional:"" name:"driver" complete:"files" help:"With --system exec: a driver and its arguments, after --."`
+	Driver      []string          `arg:"" optional:"" name:"driver" complete:"files" help:"With --system exec: a driver and its arguments, after --. Or trace FILE...: what nodes have written to TRACE_FILE is held against the specification of the protocol, and nothing is run."`
 	System      string            `name:"system" default:"isotone" complete:"isotone,redis,postgres,http,exec" help:"The system: isotone, redis, postgres or http, or exec for a driver of your own."`
 	Option      map[string]string `name:"option" short:"o" placeholder:"KEY=VALUE" help:"An option of the driver; --system NAME --options lists them. Can be repeated."`
 	Options     bool              `name:"options" help:"Print what the system is, what it promises and the options of its driver, and run nothing."`
@@ -50,10 +50,12 @@ func (verifyCmd) Help() string {
 		"and checks every answer: no number twice, and a call that begins after another has ended gets larger numbers.\n\n" +
 		"  isotone verify --report report.html\n" +
 		"  isotone verify --system redis --option appendonly=no --faults kill\n" +
-		"  isotone verify --system exec --report report.html -- ./my-driver\n\n" +
+		"  isotone verify --system exec --report report.html -- ./my-driver\n" +
+		"  isotone verify trace node1.trace\n\n" +
 		"Nodes listen on 127.0.0.1 or, if the links between them are to be cut, in network namespaces of their own, which takes root. Nodes, namespaces and rules " +
 		"end with this command, however it ends. docs/verify.md has the protocol of drivers.\n\n" +
-		"It exits with code 1 if the system broke what it promises, or the run failed."
+		"verify trace takes the files that nodes have written to TRACE_FILE: of one node, whose word for what others say is taken, or of all nodes if they ran on one machine.\n\n" +
+		"It exits with code 1 if the system broke what it promises, an event is not permitted, or the run failed."
 }
 
 // Run runs the system, or shows an earlier result.
@@ -63,6 +65,8 @@ func (c *verifyCmd) Run(ctx context.Context, con console) error {
 		return c.serveDriver()
 	case c.Options:
 		return c.describe(ctx, con)
+	case c.System == "isotone" && len(c.Driver) > 0 && c.Driver[0] == "trace":
+		return verifyTrace(ctx, con, c.Driver[1:], c.JSON)
 	}
 	ignoreBrokenPipe()
 	page, err := openReport("--report", c.Report)

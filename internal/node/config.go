@@ -94,6 +94,8 @@ type Config struct {
 	StorageFault func() error
 	// Steps is nil but in builds for tests.
 	Steps Steps
+	// Observe, if not nil, returns who sees the steps of the replica, nil for nobody.
+	Observe func(replica.Config) replica.Observer
 	// SnapshotEvery is the number of log entries between snapshots; 0 means snapshotEvery. Only builds for tests set it.
 	SnapshotEvery uint64
 }
@@ -207,7 +209,7 @@ func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {
 		self.PeerAddr, self.VotersHash, founders = cfg.Peers[oracle.NodeOf(cfg.NodeID)], hashIDs(cfg.Peers), initialMembers(cfg.Peers)
 		self.Configured = !cfg.PeersAssumed
 	}
-	return replica.Config{
+	c := replica.Config{
 		Self:                  self,
 		Level:                 cfg.Level,
 		Founders:              founders,
@@ -231,6 +233,10 @@ func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {
 		FixedWorker:           cfg.IDs.FixedWorker,
 		Log:                   raftLog{cfg.Log},
 	}
+	if cfg.Observe != nil {
+		c.Observer = cfg.Observe(c)
+	}
+	return c
 }
 
 func initialMembers(peers map[uint64]string) []oracle.Member {

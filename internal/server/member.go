@@ -70,7 +70,8 @@ type Member struct {
 	metrics  *adminServer    // nil without METRICS_ADDR
 	operator *adminServer    // of the Unix socket; nil where none can be made
 	trace    *trace.Exporter // nil without TRACE_ENDPOINT
-	close    func() error    // end, once
+	stepLog  stepLog
+	close    func() error // end, once
 }
 
 // Sockets are what a member listens on.
@@ -222,6 +223,9 @@ func Start(s *config.Settings, so Sockets, o Options, log *slog.Logger) (*Member
 		}
 		forwarder = m.forwarding.forwarder
 	}
+	if m.stepLog, err = openStepLog(s.TraceFile, log); err != nil {
+		return nil, errors.Join(fmt.Errorf("TRACE_FILE: %w", err), so.Close(), m.forwarding.close())
+	}
 	m.trace = startTracing(s.TraceEndpoint, s.TraceSample, "isotone", o.Version, strconv.FormatUint(s.NodeID, 10), metrics.Registry(), log)
 	m.Node, err = node.Start(node.Config{
 		NodeID:                cmp.Or(o.ID, s.NodeID),
@@ -254,19 +258,20 @@ func Start(s *config.Settings, so Sockets, o Options, log *slog.Logger) (*Member
 		Level:                 o.Level,
 		SnapshotEvery:         o.Snapshots,
 		Steps:                 o.Steps,
+		Observe:               m.stepLog.observe,
 		Log:                   log,
 		Metrics:               metrics,
 		Trace:                 m.trace,
 	})
 	if err != nil {
-		m.trace.Close()
+		m.closeTraces()
 		return nil, errors.Join(err, so.closeFronts(), m.forwarding.close())
 	}
 	m.forwarding.of(m.Node.Status)
 	m.followFiles(f.clients.Run, f.users.Run, runPeerTLS(f.peers), tellUse(f.users, m.Node), runGroups(f.groups))
 	if m.docs, err = newDocuments(s, m.Node, f.users, o.Version, addr, metrics, log, cmp.Or(o.Documents, log)); err != nil {
 		m.unfollow()
-		m.trace.Close()
+		m.closeTraces()
 		return nil, errors.Join(err, m.Node.Close(), so.closeFronts(), m.forwarding.close())
 	}
 	m.startFronts(s, so, f, metrics, o, log)
@@ -478,7 +483,7 @@ func (m *Member) end() error {
 	err = errors.Join(err, m.forwarding.close())
 	m.fronts.wait()
 	m.unfollow()
-	m.trace.Close()
+	m.closeTraces()
 	m.metrics.close()
 	m.admin.close() // last, so that it shows what a slow end waits for
 	return err

@@ -46,6 +46,8 @@ type Options struct {
 	Env map[string]string
 	// FaultClock gives every node a clock that [Node.SetClock] can set wrong.
 	FaultClock bool
+	// Trace has every node write its steps, for [Cluster.CheckTraces].
+	Trace bool
 	// FaultSteps lets nodes be stopped at a step by [Cluster.StopAt].
 	FaultSteps bool
 	// Volumes gives every node a small file system of its own, Network a network namespace
@@ -111,6 +113,9 @@ func (c *Cluster) newNode(id uint64, httpAddr, raftAddr string) *Node {
 	maps.Copy(n.Env, c.options.Env)
 	if c.options.FaultSteps {
 		n.Env["ISOTONE_FAULT_STEP"] = c.stepFile()
+	}
+	if c.options.Trace {
+		n.Env["TRACE_FILE"] = c.tracePath(id)
 	}
 	if c.options.FaultClock {
 		n.clock = filepath.Join(c.Dir, fmt.Sprintf("clock%d.json", id))

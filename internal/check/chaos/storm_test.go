@@ -48,7 +48,7 @@ func TestChaos(t *testing.T) {
 				all.Merge(tally)
 			}()
 			o := w.opt
-			o.Binary, o.FaultClock = trial.Binary, true
+			o.Binary, o.FaultClock, o.Trace = trial.Binary, true, true
 			// Often enough that the log is compacted now and then.
 			o.Env = map[string]string{"EPOCH_INTERVAL_MS": []string{"100", "30"}[i/len(worlds)%2]}
 			if i/len(worlds)%2 == 0 {
@@ -62,6 +62,7 @@ func TestChaos(t *testing.T) {
 			chaos.Unleash(t, c, chaos.StormOptions{
 				Seed: seed + uint64(i), For: total / time.Duration(rounds), Only: stormOnly(), Tally: tally, Intervals: intervals,
 			})
+			tally.AddEvents(c.CheckTraces())
 		})
 	}
 	t.Logf("all together, CHAOS_SEED=%d:\n%s", seed, all)

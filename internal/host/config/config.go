@@ -83,6 +83,7 @@ type Flags struct {
 	RequestStatsSample     string `name:"request-stats-sample" env:"REQUEST_STATS_SAMPLE" default:"1" help:"With REQUEST_STATS: measure and log one of every N requests, 1 to 1000000."`
 	TraceEndpoint          string `name:"trace-endpoint" env:"TRACE_ENDPOINT" placeholder:"URL" help:"Send traces of requests to this OpenTelemetry collector, by OTLP over HTTP as JSON, such as http://localhost:4318; without a path, to /v1/traces. Default: nothing is traced."`
 	TraceSample            string `name:"trace-sample" env:"TRACE_SAMPLE" default:"100" help:"With TRACE_ENDPOINT: trace one of every N requests that come without a trace, 0 to 1000000; 0: none of them. A request that comes with one is traced if its traceparent is marked as sampled."`
+	TraceFile              string `name:"trace-file" env:"TRACE_FILE" placeholder:"FILE" complete:"files" help:"Append each step of this node's protocol to this file, for isotone verify trace. It grows without bound, by some hundred bytes a request, and the node waits for each write. Default: nothing is written."`
 	Debug                  Switch `name:"debug" env:"DEBUG" default:"0" help:"Log at debug level (0 or 1)."`
 	Pretty                 Switch `name:"pretty" env:"PRETTY" default:"0" help:"Write log lines for people instead of JSON (0 or 1)."`
 	LogTimeMS              Switch `name:"log-time-ms" env:"LOG_TIME_MS" default:"0" help:"Log the time as unix milliseconds (0 or 1)."`

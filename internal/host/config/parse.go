@@ -81,7 +81,7 @@ func (f *Flags) Parse() (Settings, error) {
 	p := parser{append(Faults(nil), f.fileFaults...)}
 	s := Settings{
 		HTTPHost: f.HTTPHost, AdvertiseAddr: f.AdvertiseAddr, RaftAddr: f.RaftAddr, AdminAddr: f.AdminAddr, MetricsAddr: f.MetricsAddr, DataDir: f.DataDir,
-		TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSClientCA: f.TLSClientCA, TLSClientCRL: f.TLSClientCRL, ACLFile: f.ACLFile,
+		TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSClientCA: f.TLSClientCA, TLSClientCRL: f.TLSClientCRL, ACLFile: f.ACLFile, TraceFile: f.TraceFile,
 		ForwardCA: f.ForwardCA, ForwardCredentialFile: f.ForwardCredentialFile,
 	}
 	p.addresses(f, &s)

@@ -80,6 +80,7 @@ type Settings struct {
 	RequestStatsSample     int    // one of every N requests
 	TraceEndpoint          string // "": nothing is traced
 	TraceSample            int    // one of every N requests; 0: none
+	TraceFile              string // "": steps are not written
 	Debug                  bool
 	Pretty                 bool
 	LogTimeMS              bool

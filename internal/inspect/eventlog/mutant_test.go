@@ -1,6 +1,6 @@
 //go:build mutants
 
-package trace_test
+package eventlog_test
 
 import (
 	"bytes"

@@ -1,5 +1,5 @@
-// Package trace turns the steps of replicas into events of the specification (package spec), and reads and writes them.
-package trace
+// Package eventlog turns the steps of replicas into events of the specification (package spec), and writes, reads and merges them.
+package eventlog
 
 import (
 	"encoding/binary"
@@ -20,6 +20,8 @@ import (
 type recorder struct {
 	node, process uint64
 	emit          func(spec.Event)
+	// turn is the beginning of the present step, until something has happened in it.
+	turn spec.Event
 	// term, leads and applied are those of the latest step.
 	term          uint64
 	leads, serves bool
@@ -55,6 +57,16 @@ func Observe(cfg replica.Config, emit func(spec.Event)) replica.Observer {
 }
 
 func (r *recorder) say(e spec.Event) {
+	if e.Kind == spec.Turn {
+		r.turn = e
+		return
+	}
+	if r.turn.Kind != "" && e.Kind != spec.Start {
+		turn := r.turn
+		r.turn = spec.Event{}
+		turn.Node, turn.Process = r.node, r.process
+		r.emit(turn)
+	}
 	e.Node, e.Process = r.node, r.process
 	r.emit(e)
 }

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/isotone/isotone/internal/inspect/eventlog"
+	"github.com/isotone/isotone/spec"
+)
+
+// traceResult is what the specification says of event logs.
+type traceResult struct {
+	Events    uint64        `json:"events"`
+	Answers   uint64        `json:"answers"`
+	Processes uint64        `json:"processes"`
+	Refused   *refusedEvent `json:"refused,omitempty"`
+
+	took time.Duration
+}
+
+// refusedEvent is the first event that is not permitted. Number counts from 1.
+type refusedEvent struct {
+	Number uint64     `json:"number"`
+	Rule   string     `json:"rule"`
+	Why    string     `json:"why"`
+	Event  spec.Event `json:"event"`
+}
+
+// verifyTrace holds what nodes have written to files against the specification.
+func verifyTrace(ctx context.Context, con console, files []string, asJSON bool) error {
+	if len(files) == 0 {
+		return usagef("verify trace: want the files that nodes have written to TRACE_FILE")
+	}
+	var logs []io.Reader
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return usagef("verify trace: %v", err)
+		}
+		defer f.Close()
+		logs = append(logs, f)
+	}
+	r, err := checkTrace(ctx, logs)
+	if err != nil {
+		return fmt.Errorf("verify trace: %w", err)
+	}
+	if err := r.print(con.out, asJSON); err != nil {
+		return err
+	}
+	if r.Refused != nil {
+		return fmt.Errorf("verify trace: event %d breaks the rule %q", r.Refused.Number, r.Refused.Rule)
+	}
+	return nil
+}
+
+// checkTrace holds event logs against the specification.
+func checkTrace(ctx context.Context, logs []io.Reader) (traceResult, error) {
+	var r traceResult
+	began, s := time.Now(), spec.New()
+	err := eventlog.Merge(logs, func(e spec.Event) error {
+		switch e.Kind {
+		case spec.Start:
+			r.Processes++
+		case spec.Answer:
+			r.Answers++
+		}
+		if v := s.Step(e); v != nil {
+			r.Refused = &refusedEvent{Number: v.Number + 1, Rule: v.Rule, Why: v.Why, Event: v.Event}
+			return v
+		}
+		return ctx.Err()
+	})
+	r.Events, r.took = s.Events(), time.Since(began)
+	var v *spec.Violation
+	switch {
+	case errors.As(err, &v):
+		return r, nil
+	case err == nil && r.Processes == 0:
+		return r, errors.New("there is no event: want what a node wrote to TRACE_FILE")
+	}
+	return r, err
+}
+
+func (r *traceResult) print(out io.Writer, asJSON bool) error {
+	if asJSON {
+		text, err := json.MarshalIndent(r, "", "  ")
+		return errors.Join(err, printText(out, string(text)+"\n"))
+	}
+	text := fmt.Sprintf("%d events of %d processes, %d answers among them, in %v (%.0f a second)\n", r.Events, r.Processes, r.Answers, r.took.Round(time.Millisecond), float64(r.Events)/r.took.Seconds())
+	if f := r.Refused; f == nil {
+		text += "the specification permits all of them\n"
+	} else {
+		line, err := json.Marshal(f.Event)
+		if err != nil {
+			return err
+		}
+		text += fmt.Sprintf("event %d, of node %d, is not permitted\n  rule   %s\n  why    %s\n  event  %s\n", f.Number, f.Event.Node, f.Rule, f.Why, line)
+	}
+	return printText(out, text)
+}

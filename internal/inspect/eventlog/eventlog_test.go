@@ -1,0 +1,145 @@
+package eventlog_test
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/sim"
+	"github.com/isotone/isotone/internal/inspect/eventlog"
+	"github.com/isotone/isotone/spec"
+)
+
+var first, runs = flag.Uint64("first", 0, "the first seed"), flag.Uint64("runs", 12, "the number of simulated runs")
+
+// check holds a simulated run against the specification but for some rules, and returns what that says, how many events there were, and what the simulator says.
+func check(seed uint64, ignored ...string) (v *spec.Violation, events uint64, simulated error) {
+	s := spec.New()
+	s.Ignored = ignored
+	r := sim.Run(sim.Options{Seed: seed, Lease: true, Observe: func(cfg replica.Config) replica.Observer {
+		return eventlog.Observe(cfg, func(e spec.Event) { v = s.Step(e) })
+	}})
+	return v, s.Events(), r.Violation
+}
+
+// TestSpec_PermitsWhatTheCodeDoes: each step of simulated runs is one that the specification has.
+func TestSpec_PermitsWhatTheCodeDoes(t *testing.T) {
+	var all uint64
+	for seed := *first; seed < *first+*runs; seed++ {
+		v, events, err := check(seed)
+		if v != nil || err != nil {
+			t.Errorf("seed %d: the specification says %v, the simulator %v", seed, v, err)
+		}
+		all += events
+	}
+	t.Log(all, "events")
+}
+
+// TestObserve_ChangesNothing: a run that is observed is the same run.
+func TestObserve_ChangesNothing(t *testing.T) {
+	plain := sim.Run(sim.Options{Seed: 3, Lease: true})
+	seen := sim.Run(sim.Options{Seed: 3, Lease: true, Observe: func(cfg replica.Config) replica.Observer {
+		return eventlog.Observe(cfg, func(spec.Event) {})
+	}})
+	if plain.Hash != seen.Hash {
+		t.Errorf("the run has the hash %x, and %x when observed", plain.Hash, seen.Hash)
+	}
+}
+
+// TestMerge_GivesBackTheOrderOfTheSteps: what processes write to logs of their own is merged into the order in which it happened. A process that is killed while it writes leaves a line
+// that is cut, and the one that follows it goes on below.
+func TestMerge_GivesBackTheOrderOfTheSteps(t *testing.T) {
+	dir, now := t.TempDir(), int64(0)
+	clock := func() int64 { now++; return now }
+	var want []spec.Event
+	writers := map[uint64]*eventlog.Writer{}
+	r := sim.Run(sim.Options{Seed: 3, Lease: true, Observe: func(cfg replica.Config) replica.Observer {
+		node := cfg.Self.NodeID
+		path := filepath.Join(dir, fmt.Sprint(node))
+		if w := writers[node]; w != nil {
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+			f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprint(f, `{"k":"answer","n":`) // it was killed
+			f.Close()
+		}
+		w, err := eventlog.Open(path, clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writers[node] = w
+		return tee{w.Observe(cfg, func(err error) { t.Error(err) }), eventlog.Observe(cfg, func(e spec.Event) { want = append(want, e) })}
+	}})
+	if r.Violation != nil || len(writers) < 2 {
+		t.Fatal(r.Violation, writers)
+	}
+	var logs []io.Reader
+	for _, node := range slices.Sorted(maps.Keys(writers)) {
+		if err := writers[node].Close(); err != nil {
+			t.Error(err)
+		}
+		f, err := os.Open(filepath.Join(dir, fmt.Sprint(node)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		logs = append(logs, f)
+	}
+	var got []spec.Event
+	s := spec.New()
+	err := eventlog.Merge(logs, func(e spec.Event) error {
+		e.Real = 0
+		got = append(got, e)
+		if v := s.Step(e); v != nil {
+			return v
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A process that begins may come later than in the run: with its first step.
+	steps := func(list []spec.Event) []spec.Event {
+		return slices.DeleteFunc(slices.Clone(list), func(e spec.Event) bool { return e.Kind == spec.Start || e.Kind == spec.Restore })
+	}
+	if !reflect.DeepEqual(steps(got), steps(want)) {
+		t.Errorf("%d events came back, want %d in their order", len(steps(got)), len(steps(want)))
+	}
+}
+
+// tee has two observers see the same.
+type tee [2]replica.Observer
+
+func (t tee) Before(in *replica.Input) { t[0].Before(in); t[1].Before(in) }
+
+func (t tee) After(b replica.Brief, e *replica.Effects) { t[0].After(b, e); t[1].After(b, e) }
+
+// TestMerge_RefusesWhatIsNoEventLog, and says where.
+func TestMerge_RefusesWhatIsNoEventLog(t *testing.T) {
+	for text, want := range map[string]string{
+		"hello\n":                            "line 1 is no event",
+		"{}\n":                               "line 1 is no event",
+		`{"k":"start","n":1}` + "\n[]\n[]\n": "line 2 is no event",
+		`{"k":"start","n":1}` + "\n[]\n{\"k\":\"turn\"}": "line 2 is no event",
+	} {
+		err := eventlog.Merge([]io.Reader{strings.NewReader(text)}, func(spec.Event) error { return nil })
+		if err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if err := eventlog.Merge([]io.Reader{strings.NewReader("")}, func(spec.Event) error { return nil }); err != nil {
+		t.Errorf("an empty log: %v", err)
+	}
+}

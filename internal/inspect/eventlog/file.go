@@ -1,0 +1,136 @@
+package eventlog
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/spec"
+)
+
+// lineMax bounds a line of an event log.
+const lineMax = 1 << 20
+
+// Writer writes events, a line each. It is not safe for concurrent use.
+type Writer struct {
+	file  *os.File
+	clock func() int64
+	buf   []byte
+	err   error
+}
+
+// Open opens an event log to append to. The readings of clock, in nanoseconds, order the steps of several processes: it is a clock that they share. If the log ends within a line,
+// because a process was killed, that is ended first.
+func Open(path string, clock func() int64) (*Writer, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{file: f, clock: clock}
+	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() && st.Size() > 0 {
+		w.buf = append(w.buf, '\n') // readers skip empty lines
+	}
+	return w, nil
+}
+
+// Write adds an event. It is written with the next [Writer.Flush].
+func (w *Writer) Write(e spec.Event) {
+	if e.Kind == spec.Turn {
+		e.Real = w.clock()
+	}
+	w.buf = append(appendEvent(w.buf, &e), '\n')
+}
+
+// Flush writes what was added, before any of its effects leaves the process. After an error nothing is written any more.
+func (w *Writer) Flush() error {
+	if w.err == nil && len(w.buf) > 0 {
+		_, w.err = w.file.Write(w.buf)
+	}
+	w.buf = w.buf[:0]
+	return w.err
+}
+
+// Observe returns an observer of a process that begins with cfg, which writes its events. It calls failed once if they cannot be written; the process goes on.
+func (w *Writer) Observe(cfg replica.Config, failed func(error)) replica.Observer {
+	return &flusher{Observer: Observe(cfg, w.Write), w: w, failed: failed}
+}
+
+// flusher writes the events of each step.
+type flusher struct {
+	replica.Observer
+	w      *Writer
+	failed func(error)
+}
+
+func (f *flusher) After(b replica.Brief, e *replica.Effects) {
+	before := f.w.err
+	f.Observer.After(b, e)
+	if err := f.w.Flush(); err != nil && before == nil {
+		f.failed(err)
+	}
+}
+
+// Close flushes and closes the log.
+func (w *Writer) Close() error {
+	err := w.Flush()
+	if closing := w.file.Close(); err == nil {
+		err = closing
+	}
+	return err
+}
+
+// appendEvent appends an event as JSON.
+func appendEvent(b []byte, e *spec.Event) []byte {
+	line, err := json.Marshal(e)
+	if err != nil {
+		panic(fmt.Sprintf("eventlog: %v", err)) // it has numbers and names only
+	}
+	return append(b, line...)
+}
+
+// reader reads events.
+type reader struct {
+	lines *bufio.Scanner
+	count int
+	// cut is a line that is no event. It is an error unless a process begins after it: then the former one was killed while it wrote.
+	cut error
+}
+
+func newReader(in io.Reader) *reader {
+	r := &reader{lines: bufio.NewScanner(in)}
+	r.lines.Buffer(make([]byte, 64<<10), lineMax)
+	return r
+}
+
+// next returns the next event, or io.EOF. What ends within a line counts as its end.
+func (r *reader) next() (*spec.Event, error) {
+	for r.lines.Scan() {
+		r.count++
+		if len(r.lines.Bytes()) == 0 {
+			continue
+		}
+		e := &spec.Event{}
+		if err := json.Unmarshal(r.lines.Bytes(), e); err != nil || e.Kind == "" {
+			if r.cut == nil {
+				r.cut = fmt.Errorf("line %d is no event", r.count)
+				continue
+			}
+			return nil, r.cut
+		}
+		if r.cut != nil && e.Kind != spec.Start {
+			return nil, r.cut
+		}
+		r.cut = nil
+		return e, nil
+	}
+	if err := r.lines.Err(); err != nil {
+		return nil, fmt.Errorf("after line %d: %w", r.count, err)
+	}
+	if r.cut != nil && r.count == 1 {
+		return nil, r.cut // it has nothing else
+	}
+	return nil, io.EOF
+}

@@ -1,0 +1,74 @@
+package eventlog
+
+import (
+	"errors"
+	"io"
+
+	"github.com/isotone/isotone/spec"
+)
+
+// Merge calls do with each event of several event logs, those of the processes of one machine, in the order in which they happened: that of their steps. It stops at the first error,
+// of do or of a log, which names the number of the log.
+func Merge(logs []io.Reader, do func(spec.Event) error) error {
+	sources := make([]*source, len(logs))
+	for i, log := range logs {
+		sources[i] = &source{lines: newReader(log)}
+		if err := sources[i].fill(); err != nil {
+			return err
+		}
+	}
+	for {
+		var first *source
+		for _, s := range sources {
+			if len(s.step) > 0 && (first == nil || s.at < first.at) {
+				first = s
+			}
+		}
+		if first == nil {
+			return nil
+		}
+		for _, e := range first.step {
+			if err := do(e); err != nil {
+				return err
+			}
+		}
+		if err := first.fill(); err != nil {
+			return err
+		}
+	}
+}
+
+// source is an event log of which the next step is known.
+type source struct {
+	lines *reader
+	// step has the events of the next step, which began at. next is the event after them.
+	step []spec.Event
+	at   int64
+	next *spec.Event
+}
+
+// fill reads the next step: that which begins a process belongs to its first one.
+func (s *source) fill() error {
+	s.step = s.step[:0]
+	turned := false
+	for {
+		e := s.next
+		s.next = nil
+		if e == nil {
+			var err error
+			if e, err = s.lines.next(); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
+		if turned && (e.Kind == spec.Turn || e.Kind == spec.Start) {
+			s.next = e
+			return nil
+		}
+		if e.Kind == spec.Turn {
+			turned, s.at = true, max(s.at, e.Real)
+		}
+		s.step = append(s.step, *e)
+	}
+}
