@@ -8,7 +8,6 @@ type leading struct {
 	floor uint64
 	// rounds are the latest rounds, heard the latest one that each voter has confirmed, promised until when it has promised, by the leader's clock.
 	rounds   map[uint64]round
-	latest   uint64
 	heard    map[uint64]uint64
 	promised map[uint64]int64
 	// notBefore is when the voters last changed. forgone is set once the leader has asked another node to take over.
