@@ -19,6 +19,8 @@
 //	I5  start      nor in the first ticks after it was started
 //	I8  disk       votes and acknowledgements are sent once what they rest on is durable
 //	I8  vote       a node votes for one candidate in a term
+//	I9  grant      a grant of a worker begins after the end of the one before, or after what was used of it; its end grows at the request of its holder only
+//	I9  hold       a process makes ids only of what the log has granted to it, and no further
 //	I12 log        all nodes apply the same entries
 //	I13 floor      a timestamp is larger than the floor of its request, and than what an operator has raised before
 //

@@ -22,8 +22,12 @@ const (
 	Campaign Kind = "campaign"
 	// Entry: the node has applied the entry at Index, of Term, with Command.
 	Entry Kind = "entry"
-	// Restore: the node has applied a snapshot of Cluster up to Index, with Config and Ceiling.
+	// Restore: the node has applied a snapshot of Cluster up to Index, with Config, Ceiling, and Workers of the layout Space.
 	Restore Kind = "restore"
+	// Granted: the records of Workers have changed with what was applied in this step.
+	Granted Kind = "granted"
+	// Held: the process makes ids of Workers, and of no others.
+	Held Kind = "held"
 	// Vote: the node has decided to vote for Peer in Term; with Transfer, the leader has asked for that.
 	Vote Kind = "vote"
 	// Grant: it sends that vote.
@@ -70,6 +74,8 @@ type Event struct {
 	Ranges   []Range   `json:"ranges,omitempty"`
 	Config   *Config   `json:"config,omitempty"`
 	Command  *Command  `json:"command,omitempty"`
+	Workers  []Worker  `json:"workers,omitempty"`
+	Space    string    `json:"space,omitempty"`
 }
 
 // Timestamp is ordered by Time, in unix nanoseconds, then by Index.
@@ -111,6 +117,10 @@ type Command struct {
 	Raise   uint64 `json:"raise,omitempty"`
 	// Change changes who votes.
 	Change *Change `json:"change,omitempty"`
+	// Lease, Release and Revoke are about workers.
+	Lease   *Lease `json:"lease,omitempty"`
+	Release []Used `json:"release,omitempty"`
+	Revoke  *Used  `json:"revoke,omitempty"`
 }
 
 // Change makes members voters, or takes their vote away. Without either it ends a joint configuration.

@@ -64,6 +64,11 @@ type node struct {
 	config, configBefore   Config
 	leading, leadingBefore *leading
 	requests               map[uint64]*request
+	// workers are the records of the applied log, by worker, of the layout space; commands those about workers that this step has applied, held what the process holds.
+	workers  map[uint64]Worker
+	space    string
+	commands []*Command
+	held     []Worker
 }
 
 // question is that of a leader of term, which came at a tick and asks for a promise.
@@ -124,6 +129,16 @@ func (s *Spec) step(n *node, e Event) {
 	case Restore:
 		n.cluster, n.applied, n.ceiling = e.Cluster, e.Index, e.Ceiling
 		n.changeConfig(*e.Config)
+		n.space = e.Space
+		clear(n.workers)
+		for _, w := range e.Workers {
+			n.workers[w.Worker] = w
+		}
+	case Granted:
+		s.workersChanged(n, e)
+	case Held:
+		n.held = e.Workers
+		s.checkHeld(n)
 	case Vote:
 		s.vote(n, e)
 	case Grant:
@@ -159,7 +174,7 @@ func (s *Spec) require(rule string, ok bool, why string, args ...any) {
 
 // start begins a process.
 func (s *Spec) start(e Event) {
-	n := &node{id: e.Node, cluster: e.Cluster, tick: e.Tick, requests: map[uint64]*request{}, term: e.Term, termBefore: e.Term}
+	n := &node{id: e.Node, cluster: e.Cluster, tick: e.Tick, requests: map[uint64]*request{}, workers: map[uint64]Worker{}, term: e.Term, termBefore: e.Term}
 	n.durable.term, n.durable.vote, n.durable.index = e.Term, e.Peer, e.Index
 	n.voted.term, n.voted.vote = e.Term, e.Peer
 	s.nodes[e.Process] = n
@@ -171,6 +186,7 @@ func (s *Spec) start(e Event) {
 // turn begins a step.
 func (n *node) turn(e Event) {
 	n.turns++
+	n.commands = nil
 	n.at, n.termBefore, n.configBefore, n.leadingBefore = e.At, n.term, n.config, n.leading
 }
 
@@ -214,6 +230,8 @@ func (s *Spec) entry(n *node, e Event) {
 		if l := n.leading; l != nil && l.open {
 			l.raised = max(l.raised, min(c.Raise, ceilingMax-2))
 		}
+	case c.Lease != nil, c.Release != nil, c.Revoke != nil:
+		n.commands = append(n.commands, c)
 	case c.Change != nil:
 		n.changeConfig(n.config.after(*c.Change))
 	}

@@ -199,7 +199,7 @@ func (r *Replica) Step(in *Input) *Effects {
 	}
 	o.Before(in)
 	e := r.step(in)
-	o.After(r.Brief(), e)
+	o.After(r, e)
 	return e
 }
 
@@ -207,7 +207,7 @@ func (r *Replica) Step(in *Input) *Effects {
 // when their token is among Effects.Answers.
 type Observer interface {
 	Before(*Input)
-	After(Brief, *Effects)
+	After(*Replica, *Effects)
 }
 
 func (r *Replica) step(in *Input) *Effects {

@@ -124,7 +124,7 @@ type tee [2]replica.Observer
 
 func (t tee) Before(in *replica.Input) { t[0].Before(in); t[1].Before(in) }
 
-func (t tee) After(b replica.Brief, e *replica.Effects) { t[0].After(b, e); t[1].After(b, e) }
+func (t tee) After(r *replica.Replica, e *replica.Effects) { t[0].After(r, e); t[1].After(r, e) }
 
 // TestMerge_RefusesWhatIsNoEventLog, and says where.
 func TestMerge_RefusesWhatIsNoEventLog(t *testing.T) {

@@ -65,9 +65,9 @@ type flusher struct {
 	failed func(error)
 }
 
-func (f *flusher) After(b replica.Brief, e *replica.Effects) {
+func (f *flusher) After(r *replica.Replica, e *replica.Effects) {
 	before := f.w.err
-	f.Observer.After(b, e)
+	f.Observer.After(r, e)
 	if err := f.w.Flush(); err != nil && before == nil {
 		f.failed(err)
 	}

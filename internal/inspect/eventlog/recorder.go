@@ -3,6 +3,7 @@ package eventlog
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/fnv"
 	"slices"
 
@@ -36,6 +37,10 @@ type recorder struct {
 	// transfers are the terms for which each candidate was asked to take over, by its ID.
 	transfers map[uint64]uint64
 	requests  map[uint64]replica.Request
+	// workers are the records and held the leases of workers that were said, worked is set if a command about them was applied.
+	workers []oracle.WorkerLease
+	held    []oracle.WorkerLease
+	worked  bool
 }
 
 // position is a term and a vote.
@@ -142,7 +147,8 @@ func (r *recorder) received(m *raftpb.Message) {
 }
 
 // After implements [replica.Observer].
-func (r *recorder) After(b replica.Brief, e *replica.Effects) {
+func (r *recorder) After(of *replica.Replica, e *replica.Effects) {
+	b := of.Brief()
 	if leads := b.Role == raft.StateLeader; b.Term != r.term || leads != r.leads {
 		r.term, r.leads = b.Term, leads
 		r.say(spec.Event{Kind: spec.Role, Term: b.Term, Leads: leads})
@@ -152,6 +158,9 @@ func (r *recorder) After(b replica.Brief, e *replica.Effects) {
 	if b.Ceiling != r.ceiling || b.Serving != r.serves || applied != r.applied {
 		r.ceiling, r.serves = b.Ceiling, b.Serving
 		r.say(spec.Event{Kind: spec.State, Ceiling: b.Ceiling, Serves: b.Serving})
+	}
+	if r.worked || e.Changed {
+		r.workersOf(of)
 	}
 	r.votes(e.Write)
 	if w := e.Write; w != nil {
@@ -243,7 +252,9 @@ func (r *recorder) apply(to uint64) {
 		}
 		r.applied++
 		delete(r.log, r.applied)
-		r.say(spec.Event{Kind: spec.Entry, Index: e.GetIndex(), Term: e.GetTerm(), Command: commandOf(e)})
+		c := commandOf(e)
+		r.worked = r.worked || c.Lease != nil || c.Release != nil || c.Revoke != nil
+		r.say(spec.Event{Kind: spec.Entry, Index: e.GetIndex(), Term: e.GetTerm(), Command: c})
 	}
 }
 
@@ -257,9 +268,47 @@ func (r *recorder) restore() {
 	e := spec.Event{Kind: spec.Restore, Index: s.GetMetadata().GetIndex(), Config: &spec.Config{Voters: slices.Clone(conf.GetVoters()), Outgoing: slices.Clone(conf.GetVotersOutgoing())}}
 	if state, err := oracle.DecodeState(s.GetData()); err == nil {
 		e.Ceiling, e.Cluster = state.Ceiling, state.ClusterID
+		r.workers, r.worked = state.Workers, true
+		for _, w := range state.Workers {
+			e.Workers = append(e.Workers, workerOf(w))
+		}
+		if state.Space != (oracle.Space{}) {
+			e.Space = fmt.Sprint(state.Space)
+		}
 	}
 	r.applied = e.Index
 	r.say(e)
+}
+
+// workersOf says what has changed of the records of workers, and of what this process holds.
+func (r *recorder) workersOf(of *replica.Replica) {
+	if r.worked {
+		r.worked = false
+		now := of.WorkerLeases()
+		var changed []spec.Worker
+		for _, w := range now {
+			if !slices.Contains(r.workers, w) {
+				changed = append(changed, workerOf(w))
+			}
+		}
+		if r.workers = now; len(changed) > 0 {
+			r.say(spec.Event{Kind: spec.Granted, Workers: changed})
+		}
+	}
+	held := of.Status().Workers
+	if slices.Equal(held, r.held) {
+		return
+	}
+	e := spec.Event{Kind: spec.Held}
+	for _, w := range held {
+		e.Workers = append(e.Workers, workerOf(w))
+	}
+	r.held = held
+	r.say(e)
+}
+
+func workerOf(w oracle.WorkerLease) spec.Worker {
+	return spec.Worker{Worker: uint64(w.Worker), Node: w.Node, Session: w.Session, Start: w.Start, End: w.End, Revoked: w.Revoked}
 }
 
 // commandOf returns what an entry changes.
@@ -287,6 +336,16 @@ func commandOf(e *raftpb.Entry) *spec.Command {
 		c.Reserve = max(command.Target, 1)
 	case oracle.KindFloor:
 		c.Raise = max(command.Target, 1)
+	case oracle.KindLease:
+		q := command.Lease
+		c.Lease = &spec.Lease{Node: q.Node, Session: q.Session, From: q.From, Until: q.Until, Space: fmt.Sprint(q.Space)}
+	case oracle.KindRelease:
+		c.Release = []spec.Used{}
+		for _, u := range command.Release.Used {
+			c.Release = append(c.Release, spec.Used{Worker: uint64(u.Worker), Start: u.Start, Next: u.Next})
+		}
+	case oracle.KindRevoke:
+		c.Revoke = &spec.Used{Worker: uint64(command.Revoke.Worker), Start: command.Revoke.Start}
 	}
 	return c
 }
