@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -60,20 +62,10 @@ func runWith(m mutant.Mutant, seed uint64) *spec.Violation {
 	return v
 }
 
-// search writes which bugs are refused.
+// search writes which bugs are refused. ISOTONE_MUTANT names the only bugs to search for, separated by commas.
 func search(t *testing.T) {
-	seeds := map[string]uint64{}
-	text, err := os.ReadFile(filepath.Join("..", "..", "core", "sim", "testdata", "mutant_seeds.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		var name string
-		var seed uint64
-		if _, err := fmt.Sscan(line, &name, &seed); err == nil {
-			seeds[name] = seed
-		}
-	}
+	seeds, refused := pairs(t, filepath.Join("..", "..", "core", "sim", "testdata", "mutant_seeds.txt")), pairs(t, refusedFile)
+	only := strings.FieldsFunc(os.Getenv("ISOTONE_MUTANT"), func(r rune) bool { return r == ',' })
 	var out bytes.Buffer
 	all := 0
 	for _, m := range mutant.All() {
@@ -81,21 +73,48 @@ func search(t *testing.T) {
 			continue
 		}
 		all++
-		for i := range uint64(searched + 1) {
-			seed, known := seeds[m.String()]
-			if i > 0 {
-				seed = i - 1
-			} else if !known {
-				continue
+		name := m.String()
+		if len(only) == 0 || slices.Contains(only, name) {
+			delete(refused, name)
+			var try []string
+			if seed, ok := seeds[name]; ok {
+				try = append(try, seed)
 			}
-			if v := runWith(m, seed); v != nil {
-				fmt.Fprintln(&out, m, seed, v.Rule)
-				break
+			for seed := range searched {
+				try = append(try, fmt.Sprint(seed))
 			}
+			for _, text := range try {
+				seed, err := strconv.ParseUint(strings.Fields(text)[0], 10, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if v := runWith(m, seed); v != nil {
+					refused[name] = fmt.Sprint(seed, " ", v.Rule)
+					break
+				}
+			}
+		}
+		if found, ok := refused[name]; ok {
+			fmt.Fprintln(&out, name, found)
 		}
 	}
 	t.Logf("%d of %d bugs are refused", bytes.Count(out.Bytes(), []byte("\n")), all)
 	if err := os.WriteFile(refusedFile, out.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// pairs reads a file with a name in each line, and what follows it.
+func pairs(t *testing.T, path string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		list[name] = rest
+	}
+	return list
 }
