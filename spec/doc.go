@@ -23,6 +23,11 @@
 //	I9  hold       a process makes ids only of what the log has granted to it, and no further
 //	I12 log        all nodes apply the same entries
 //	I13 floor      a timestamp is larger than the floor of its request, and than what an operator has raised before
+//	I15 owner      who answers for a timeline is its owner, as far as its log says, and it is not sealed
+//	I15 fence      a voter tells an owner of all changes of owners, timelines and members in its log as received
+//	I15 fences     an owner answers after a quorum has told it fences that it has applied, in a round that began after the request came, or under a lease of that
+//	I15 wait       and, after an owner with a lease, once that has run out
+//	I15 tenure     what a later owner issues is larger than all that an earlier one has issued
 //
 // A Spec is not safe for concurrent use.
 package spec

@@ -42,11 +42,18 @@ const (
 	Vouch Kind = "vouch"
 	// Vouched: a leader receives that from Peer.
 	Vouched Kind = "vouched"
+	// Append: the log from Index on is replaced by entries of which Fences have to be known by whoever answers for a timeline. Of a snapshot that is its last entry.
+	Append Kind = "append"
+	// AskFence: an owner of timelines asks Peer for the fence of its log, in Round. TellFence: a node tells the process Token of Peer in Round that all fences of its log are at Index or
+	// below. ToldFence: an owner receives that from Peer.
+	AskFence  Kind = "ask-fence"
+	TellFence Kind = "tell-fence"
+	ToldFence Kind = "told-fence"
 	// Depose: a leader asks Peer to take over.
 	Depose Kind = "depose"
-	// Request: a request with Token comes, that may be answered by a lease if Lease. All answers are to be larger than Floor.
+	// Request: a request with Token comes, for Timeline if that has a name, that may be answered by a lease if Lease. All answers are to be larger than Floor.
 	Request Kind = "request"
-	// Answer: the request with Token is answered by Ranges, none if it is refused.
+	// Answer: the request with Token is answered by Ranges, none if it is refused. Of a timeline, the log that was applied then says Tenure.
 	Answer Kind = "answer"
 )
 
@@ -76,6 +83,9 @@ type Event struct {
 	Command  *Command  `json:"command,omitempty"`
 	Workers  []Worker  `json:"workers,omitempty"`
 	Space    string    `json:"space,omitempty"`
+	Fences   []uint64  `json:"fences,omitempty"`
+	Timeline string    `json:"timeline,omitempty"`
+	Tenure   *Tenure   `json:"tenure,omitempty"`
 }
 
 // Timestamp is ordered by Time, in unix nanoseconds, then by Index.
@@ -117,6 +127,8 @@ type Command struct {
 	Raise   uint64 `json:"raise,omitempty"`
 	// Change changes who votes.
 	Change *Change `json:"change,omitempty"`
+	// Fence: whoever answers for a timeline has to know of it.
+	Fence bool `json:"fence,omitempty"`
 	// Lease, Release and Revoke are about workers.
 	Lease   *Lease `json:"lease,omitempty"`
 	Release []Used `json:"release,omitempty"`

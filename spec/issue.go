@@ -14,20 +14,34 @@ type request struct {
 	term         uint64
 	above, order Timestamp
 	raised       uint64 // the floor that an operator had raised then
+	timeline     string
+	fence        uint64 // of the log of its node then
 }
 
-func (n *node) request(e Event, order Timestamp) *request {
-	q := &request{turn: n.turns, lease: e.Lease, floor: e.Floor, order: order}
+func (s *Spec) request(n *node, e Event) {
+	q := &request{turn: n.turns, lease: e.Lease, floor: e.Floor, timeline: e.Timeline, fence: n.fence(), order: s.answered}
+	if e.Timeline != "" {
+		q.order = s.line(n, e.Timeline).answered
+	}
 	if l := n.leading; l != nil {
 		q.term, q.above, q.raised = l.term, l.answered, l.raised
 	}
-	return q
+	n.requests[e.Token] = q
+}
+
+// mayAnswer reports whether a leader has confirmed its term since a request came, or has a lease for it.
+func (s *Spec) mayAnswer(n *node, l *leading, q *request) bool {
+	return l.isConfirmed(n, n.config, q.turn) || l.isConfirmed(n, n.configBefore, q.turn) || q.lease && (l.isLeased(n, n.config) || l.isLeased(n, n.configBefore))
 }
 
 // answer checks the timestamps that a request gets.
 func (s *Spec) answer(n *node, e Event) {
 	q := n.requests[e.Token]
 	delete(n.requests, e.Token)
+	if e.Tenure != nil && q != nil {
+		s.answerOwned(n, q, e)
+		return
+	}
 	if len(e.Ranges) == 0 {
 		return
 	}
@@ -44,12 +58,10 @@ func (s *Spec) answer(n *node, e Event) {
 		return
 	}
 	s.require("opening", l.open, "it answers in term %d, of which it has applied no reservation", l.term)
-	confirmed := l.isConfirmed(n, n.config, q.turn) || l.isConfirmed(n, n.configBefore, q.turn)
-	leased := q.lease && (l.isLeased(n, n.config) || l.isLeased(n, n.configBefore))
 	if q.lease {
-		s.require("lease", confirmed || leased, "no quorum has promised to wait, or has confirmed a round since the request came")
+		s.require("lease", s.mayAnswer(n, l, q), "no quorum has promised to wait, or has confirmed a round since the request came")
 	} else {
-		s.require("round", confirmed, "no quorum has confirmed a round that began since the request came")
+		s.require("round", s.mayAnswer(n, l, q), "no quorum has confirmed a round that began since the request came")
 	}
 	for _, r := range e.Ranges {
 		s.require("ceiling", r.Last.Time < n.ceiling, "%v is not below the ceiling %d", r.Last, n.ceiling)

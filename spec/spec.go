@@ -31,6 +31,8 @@ type Spec struct {
 	vouched map[uint64]*vouched // by node
 	leaders map[place]uint64    // by term
 	log     map[place]entry     // by index
+	lines   map[lineKey]*line   // timelines
+	told    map[toldKey]uint64  // fences
 	// answered is the largest timestamp that any node has answered.
 	answered Timestamp
 }
@@ -69,6 +71,13 @@ type node struct {
 	space    string
 	commands []*Command
 	held     []Worker
+	// fences are those of the log, fenceRounds the latest rounds for those of other logs. configAt is the step in which the configuration has changed, appliedAt when fences were applied.
+	fences                   []uint64
+	fenceBefore              uint64 // the latest when the step began
+	fenceRounds              map[uint64]fenceRound
+	configAt, configAtBefore uint64
+	appliedAt                map[uint64]int64
+	fenceLease               int64 // until when it may answer for timelines by a lease
 }
 
 // question is that of a leader of term, which came at a tick and asks for a promise.
@@ -88,7 +97,7 @@ type vouched struct {
 
 // New returns the state before anything has happened.
 func New() *Spec {
-	return &Spec{nodes: map[uint64]*node{}, vouched: map[uint64]*vouched{}, leaders: map[place]uint64{}, log: map[place]entry{}}
+	return &Spec{nodes: map[uint64]*node{}, vouched: map[uint64]*vouched{}, lines: map[lineKey]*line{}, told: map[toldKey]uint64{}, leaders: map[place]uint64{}, log: map[place]entry{}}
 }
 
 // Events returns how many events were taken.
@@ -153,12 +162,20 @@ func (s *Spec) step(n *node, e Event) {
 		s.vouch(n, e)
 	case Vouched:
 		s.hear(n, e)
+	case Append:
+		n.appended(e)
+	case AskFence:
+		n.askFence(e)
+	case TellFence:
+		s.tellFence(n, e)
+	case ToldFence:
+		s.toldFence(n, e.Process, e)
 	case Depose:
 		if l := n.leading; l != nil {
 			l.forgone = true
 		}
 	case Request:
-		n.requests[e.Token] = n.request(e, s.answered)
+		s.request(n, e)
 	case Answer:
 		s.answer(n, e)
 	}
@@ -174,7 +191,7 @@ func (s *Spec) require(rule string, ok bool, why string, args ...any) {
 
 // start begins a process.
 func (s *Spec) start(e Event) {
-	n := &node{id: e.Node, cluster: e.Cluster, tick: e.Tick, requests: map[uint64]*request{}, workers: map[uint64]Worker{}, term: e.Term, termBefore: e.Term}
+	n := &node{id: e.Node, cluster: e.Cluster, tick: e.Tick, requests: map[uint64]*request{}, workers: map[uint64]Worker{}, fenceRounds: map[uint64]fenceRound{}, appliedAt: map[uint64]int64{}, term: e.Term, termBefore: e.Term}
 	n.durable.term, n.durable.vote, n.durable.index = e.Term, e.Peer, e.Index
 	n.voted.term, n.voted.vote = e.Term, e.Peer
 	s.nodes[e.Process] = n
@@ -186,7 +203,7 @@ func (s *Spec) start(e Event) {
 // turn begins a step.
 func (n *node) turn(e Event) {
 	n.turns++
-	n.commands = nil
+	n.commands, n.configAtBefore, n.fenceBefore = nil, n.configAt, n.fence()
 	n.at, n.termBefore, n.configBefore, n.leadingBefore = e.At, n.term, n.config, n.leading
 }
 
@@ -218,6 +235,9 @@ func (s *Spec) entry(n *node, e Event) {
 	}
 	s.log[at] = this
 	n.applied = e.Index
+	if e.Command.Fence {
+		n.appliedAt[e.Index] = n.at
+	}
 	before := n.ceiling
 	switch c := e.Command; {
 	case c.Reserve != 0:
@@ -241,7 +261,8 @@ func (s *Spec) entry(n *node, e Event) {
 const ceilingMax = 1<<63 - 1
 
 func (n *node) changeConfig(c Config) {
-	n.config = c
+	n.extendFenceLease()
+	n.config, n.configAt = c, n.turns
 	if l := n.leading; l != nil {
 		l.notBefore, l.promised = n.at, map[uint64]int64{}
 	}

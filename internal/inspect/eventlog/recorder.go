@@ -14,6 +14,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/timeline"
 	"github.com/isotone/isotone/spec"
 )
 
@@ -57,6 +58,7 @@ func Observe(cfg replica.Config, emit func(spec.Event)) replica.Observer {
 	r.write(cfg.Snapshot, cfg.Entries)
 	r.last = lastOf(r.last, cfg.Snapshot, cfg.Entries)
 	r.say(spec.Event{Kind: spec.Start, Term: r.hard.term, Peer: r.hard.vote, Index: r.last, Tick: int64(cfg.TickInterval), Cluster: cfg.Self.ClusterID})
+	r.fences(cfg.Snapshot, cfg.Entries)
 	r.restore()
 	return r
 }
@@ -98,6 +100,40 @@ func (r *recorder) write(s *raftpb.Snapshot, entries []*raftpb.Entry) {
 	}
 }
 
+// fences says which entries of a write are fences.
+func (r *recorder) fences(s *raftpb.Snapshot, entries []*raftpb.Entry) {
+	if s != nil {
+		at := s.GetMetadata().GetIndex()
+		r.say(spec.Event{Kind: spec.Append, Fences: []uint64{at}})
+	}
+	if len(entries) == 0 {
+		return
+	}
+	e := spec.Event{Kind: spec.Append, Index: entries[0].GetIndex()}
+	for _, one := range entries {
+		if isFence(one) {
+			e.Fences = append(e.Fences, one.GetIndex())
+		}
+	}
+	r.say(e)
+}
+
+// isFence reports whether whoever answers for a timeline has to know of an entry: changes of members, owners and timelines, and ends of leases.
+func isFence(e *raftpb.Entry) bool {
+	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
+		return e.GetType() != raftpb.EntryNormal
+	}
+	c, err := oracle.DecodeCommand(e.GetData())
+	if err != nil || c.Kind != oracle.KindTimeline {
+		return err != nil
+	}
+	switch c.Timeline.Kind {
+	case timeline.KindQuota, timeline.KindMake, timeline.KindDrop, timeline.KindLeaseOn, timeline.KindLeaseOff:
+		return false
+	}
+	return true
+}
+
 // Before implements [replica.Observer].
 func (r *recorder) Before(in *replica.Input) {
 	r.say(spec.Event{Kind: spec.Turn, At: int64(in.Mono)})
@@ -111,15 +147,20 @@ func (r *recorder) Before(in *replica.Input) {
 	for _, m := range in.Messages {
 		r.received(m)
 	}
+	for _, a := range in.OwnerAnswers {
+		if a.Session == r.process {
+			r.say(spec.Event{Kind: spec.ToldFence, Peer: a.Peer, Round: a.Round, Index: a.Fence})
+		}
+	}
 	if in.Ticks > 0 {
 		r.say(spec.Event{Kind: spec.Tick, Count: uint64(in.Ticks)})
 	}
 	for _, q := range in.Requests {
-		if q.Timeline != "" || len(q.Counts) == 0 {
+		if len(q.Counts) == 0 {
 			continue
 		}
 		r.requests[q.Token] = q
-		r.say(spec.Event{Kind: spec.Request, Token: q.Token, Lease: q.Mode == isotone.ReadLease && q.Session == nil, Floor: spec.Timestamp(q.Floor)})
+		r.say(spec.Event{Kind: spec.Request, Token: q.Token, Timeline: q.Timeline, Lease: q.Mode == isotone.ReadLease && q.Session == nil, Floor: spec.Timestamp(q.Floor)})
 	}
 }
 
@@ -165,12 +206,21 @@ func (r *recorder) After(of *replica.Replica, e *replica.Effects) {
 	r.votes(e.Write)
 	if w := e.Write; w != nil {
 		r.write(w.Snapshot, w.Entries)
+		r.fences(w.Snapshot, w.Entries)
+	}
+	for _, q := range e.AskVoters {
+		if q.Round != 0 {
+			r.say(spec.Event{Kind: spec.AskFence, Peer: q.Peer, Round: q.Round})
+		}
+	}
+	for _, a := range e.TellOwners {
+		r.say(spec.Event{Kind: spec.TellFence, Peer: a.Peer, Token: a.Session, Round: a.Round, Index: a.Fence})
 	}
 	for _, m := range e.Send {
 		r.sent(m)
 	}
 	for _, a := range e.Answers {
-		r.answered(a)
+		r.answered(a, of)
 	}
 }
 
@@ -217,7 +267,7 @@ func (r *recorder) sent(m *raftpb.Message) {
 	r.say(e)
 }
 
-func (r *recorder) answered(a replica.Answer) {
+func (r *recorder) answered(a replica.Answer, of *replica.Replica) {
 	q, ok := r.requests[a.Token]
 	if !ok {
 		return
@@ -225,6 +275,12 @@ func (r *recorder) answered(a replica.Answer) {
 	delete(r.requests, a.Token)
 	e := spec.Event{Kind: spec.Answer, Token: a.Token}
 	if a.Err == nil {
+		if q.Timeline != "" {
+			e.Tenure = tenureOf(of, q.Timeline)
+		}
+		if q.Op != timeline.OpIssue {
+			q.Ranges = nil // times that others may have as well
+		}
 		for _, g := range q.Ranges {
 			if g.Count == 0 {
 				continue // the session is not alive
@@ -280,6 +336,15 @@ func (r *recorder) restore() {
 	r.say(e)
 }
 
+// tenureOf returns who owns a timeline, as far as is applied.
+func tenureOf(of *replica.Replica, name string) *spec.Tenure {
+	have, _ := of.Timelines().Timeline(name)
+	g, _ := of.Timelines().Group(have.Group)
+	return &spec.Tenure{
+		Owner: g.Owner, Session: g.Session, Grant: g.Grant, Since: have.Since, Sealed: have.Bound != 0, Leased: g.Lease != 0 && !g.Ending, Waits: g.WaitsForLease(),
+	}
+}
+
 // workersOf says what has changed of the records of workers, and of what this process holds.
 func (r *recorder) workersOf(of *replica.Replica) {
 	if r.worked {
@@ -316,7 +381,7 @@ func commandOf(e *raftpb.Entry) *spec.Command {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte{byte(e.GetType())})
 	_, _ = h.Write(e.GetData())
-	c := &spec.Command{Digest: h.Sum64()}
+	c := &spec.Command{Digest: h.Sum64(), Fence: isFence(e)}
 	if e.GetType() != raftpb.EntryNormal {
 		cc := &raftpb.ConfChangeV2{}
 		if proto.Unmarshal(e.GetData(), cc) == nil {
