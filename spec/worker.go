@@ -2,7 +2,7 @@ package spec
 
 import "slices"
 
-// A worker is the right to make the ids of one number whose milliseconds lie from Start to End. The log has a record of each: its latest grant. Node and Session are its holder, 0 for nobody.
+// Worker is the right to make the ids of one number whose milliseconds lie from Start to End. The log has a record of each: its latest grant. Node and Session are its holder, 0 for nobody.
 type Worker struct {
 	Worker  uint64 `json:"w"`
 	Node    uint64 `json:"n,omitempty"`
