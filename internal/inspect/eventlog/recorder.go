@@ -102,8 +102,7 @@ func (r *recorder) write(s *raftpb.Snapshot, entries []*raftpb.Entry) {
 
 // fences says which entries of a write are fences.
 func (r *recorder) fences(s *raftpb.Snapshot, entries []*raftpb.Entry) {
-	if s != nil {
-		at := s.GetMetadata().GetIndex()
+	if at := s.GetMetadata().GetIndex(); at > 1 { // all founders begin with the first one
 		r.say(spec.Event{Kind: spec.Append, Fences: []uint64{at}})
 	}
 	if len(entries) == 0 {
