@@ -312,6 +312,7 @@ const (
 	UnrefusedForgotten      // I6: a member is removed though nobody could remember it
 	ForgetReplaced          // I6: a replaced member that no record has is not told that its directory is of no more use
 	RefuseSlowLearner       // I6: a new learner is refused because its hello was slower than its first snapshot
+	LeaveInTurns            // liveness: two leaders that are to be replaced transfer the leadership to each other for ever
 	count
 )
 

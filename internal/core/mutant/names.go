@@ -286,4 +286,5 @@ var names = [count]string{
 	UnrefusedForgotten:      "unrefused-forgotten",
 	ForgetReplaced:          "forget-replaced",
 	RefuseSlowLearner:       "refuse-slow-learner",
+	LeaveInTurns:            "leave-in-turns",
 }

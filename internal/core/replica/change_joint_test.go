@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -69,4 +70,44 @@ func TestChange_ALeaderThatIsReplacedGivesWay(t *testing.T) {
 		}
 	}
 	t.Errorf("nobody serves 60 ticks after the election; node %d: %+v", old.id, old.Status())
+}
+
+// leavesInTurns reports whether two members that are to be replaced lead in turns again and again, because each reaches its own next generation and not that of the other.
+func leavesInTurns(t *testing.T) bool {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	f, away := c.followers(l)[0], c.followers(l)[1]
+	next := map[uint64]uint64{}
+	for _, n := range []*node{l, f} {
+		if err := c.change(l, replica.ReplaceMember, n.id, fmt.Sprintf("next%d:1", n.id)); err != nil {
+			t.Fatal(err)
+		}
+		c.settle()
+		next[n.id] = oracle.MemberID(n.id, 1)
+		c.add(next[n.id], nil, nil)
+	}
+	apart := func(a, b uint64) bool {
+		return a == away.id || b == away.id || a == l.id && b == next[f.id] || a == f.id && b == next[l.id]
+	}
+	c.drop = func(m *raftpb.Message) bool { return apart(m.GetFrom(), m.GetTo()) || apart(m.GetTo(), m.GetFrom()) }
+	c.greet()
+	terms := map[uint64]bool{}
+	for range 2500 {
+		c.tick(1)
+		for _, n := range c.running() {
+			if s := n.Status(); s.Serving {
+				terms[s.Term] = true
+			}
+		}
+	}
+	if len(terms) == 1 {
+		t.Fatal("no leader has given way to be replaced")
+	}
+	return len(terms) > 8
+}
+
+func TestChange_LeadersThatAreReplacedDoNotLeadInTurns(t *testing.T) {
+	if leavesInTurns(t) {
+		t.Error("two leaders transfer the leadership to each other again and again")
+	}
 }

@@ -33,6 +33,7 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 		mutant.WaitForDeaf:            waitsForDeaf,
 		mutant.CampaignTogether:       waitsForDeaf,
 		mutant.ResignedCampaigns:      leadsAgainAndAgain,
+		mutant.LeaveInTurns:           leavesInTurns,
 		mutant.LengthenWrongly:        appendsWhatDoesNotFollow,
 		mutant.QueueResponses:         outgrowsResponses,
 		mutant.UnboundedLog:           outgrowsItsBound,

@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
@@ -47,10 +48,24 @@ func (r *Replica) promoteLearners() {
 		switch {
 		case r.membership.checkChange(c) != nil:
 		case leads && (c.Kind == Remove || len(r.conf.GetVoters()) > 1):
-			r.transfer(0)
-			return
+			if r.mayLeave() {
+				r.transfer(0)
+				return
+			}
 		case r.membership.propose(c) == nil:
 			return
 		}
 	}
+}
+
+// mayLeave reports whether a leader that is to be replaced may transfer its leadership for that. If its successor is to be replaced as well, and each of the two reaches its own next
+// generation only, they would transfer it to each other for ever. So the one with the higher ID waits for as long as before it gives way to a priority.
+func (r *Replica) mayLeave() bool {
+	next := r.successor(0)
+	return next > r.cfg.Self.NodeID || !r.isReplaced(next) || r.leading.tenure >= priorityTicks || mutant.On(mutant.LeaveInTurns)
+}
+
+// isReplaced reports whether a member is to be replaced.
+func (f *facts) isReplaced(id uint64) bool {
+	return slices.ContainsFunc(f.state.Members, func(m oracle.Member) bool { return m.Promote && m.Replaces == id })
 }
