@@ -74,6 +74,7 @@ type node struct {
 	// fences are those of the log, fenceRounds the latest rounds for those of other logs. configAt is the step in which the configuration has changed, appliedAt when fences were applied.
 	fences                   []uint64
 	fenceBefore              uint64 // the latest when the step began
+	fencedAt                 uint64 // the step in which one was applied
 	fenceRounds              map[uint64]fenceRound
 	configAt, configAtBefore uint64
 	appliedAt                map[uint64]int64
@@ -132,7 +133,9 @@ func (s *Spec) step(n *node, e Event) {
 		s.require("ceiling", n.ceiling == e.Ceiling, "its ceiling is %d, and the log says %d", e.Ceiling, n.ceiling)
 		s.require("opening", !e.Serves || n.leading != nil && n.leading.open, "it issues timestamps before it has applied a reservation of its term")
 	case Campaign:
-		s.require("disk", n.durable.index >= e.Index, "it campaigns with a log to %d, and has %d on disk", e.Index, n.durable.index)
+		// If it follows a leader of that term by now, the election is over, and the request was only slow.
+		over := slices.ContainsFunc(n.asked, func(q question) bool { return q.term == e.Term })
+		s.require("disk", over || n.durable.index >= e.Index, "it campaigns with a log to %d, and has %d on disk", e.Index, n.durable.index)
 	case Entry:
 		s.entry(n, e)
 	case Restore:
@@ -237,7 +240,7 @@ func (s *Spec) entry(n *node, e Event) {
 	s.log[at] = this
 	n.applied = e.Index
 	if e.Command.Fence {
-		n.appliedAt[e.Index] = n.at
+		n.appliedAt[e.Index], n.fencedAt = n.at, n.turns
 	}
 	before := n.ceiling
 	switch c := e.Command; {

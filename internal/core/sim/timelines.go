@@ -23,8 +23,9 @@ type timelines struct {
 	lines []*timelineOrder
 	// ceiling is the largest that all timelines shared.
 	ceiling uint64
-	// creating counts the creations that are not answered.
+	// creating counts the creations that are not answered. created is when the latest one was.
 	creating int
+	created  time.Duration
 	// raised is set once the floor of one was raised.
 	raised bool
 	// settleTicks is replica.Config.SettleTicks.
@@ -71,6 +72,7 @@ type timelineClient struct {
 type timelineChange struct {
 	order   *timelineOrder
 	command timeline.Command
+	at      time.Duration // when it was sent
 }
 
 func newTimelines(seed uint64) timelines {
@@ -305,7 +307,7 @@ func (w *world) sendTimelineChange(n *node, o *timelineOrder, c timeline.Command
 	}
 	w.deafenOwner(n, o, c)
 	n.in.timelines = append(n.in.timelines, replica.TimelineRequest{Token: uint64(len(n.timelineCalls)), Command: c, Force: true})
-	n.timelineCalls = append(n.timelineCalls, &timelineChange{o, c})
+	n.timelineCalls = append(n.timelineCalls, &timelineChange{o, c, w.now})
 	w.wake(n)
 }
 
@@ -331,6 +333,7 @@ func (w *world) timelineChanged(n *node, a replica.TimelineAnswer) {
 	n.timelineCalls[a.Token] = nil
 	if k.command.Kind == timeline.KindCreate {
 		w.timelines.creating--
+		w.timelines.created = w.now
 	}
 	if a.Err != nil || a.Outcomes[0] != timeline.Done {
 		return
@@ -339,7 +342,8 @@ func (w *world) timelineChanged(n *node, a replica.TimelineAnswer) {
 	w.trace("timeline %q: command %d is applied", k.order.name, k.command.Kind)
 	switch o := k.order; k.command.Kind {
 	case timeline.KindDelete, timeline.KindSeal:
-		if w.timelines.creating == 0 {
+		// A creation that was under way meanwhile may come after it in the log.
+		if w.timelines.creating == 0 && w.timelines.created < k.at {
 			o.goneAt = w.now
 		}
 	case timeline.KindFloor:
@@ -354,6 +358,7 @@ func (w *world) dropTimelineChanges(n *node) {
 	for _, k := range n.timelineCalls {
 		if k != nil && k.command.Kind == timeline.KindCreate {
 			w.timelines.creating--
+			w.timelines.created = w.now
 		}
 	}
 	n.timelineCalls = nil
