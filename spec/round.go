@@ -61,7 +61,7 @@ func (s *Spec) hear(n *node, e Event) {
 	if !known {
 		return // it is over
 	}
-	promised := uint64(0)
+	promised := e.Count // of a node of which no events are known, its word counts
 	if v := s.vouched[e.Peer]; v != nil {
 		ticks, ok := v.promises[confirmation{n.id, e.Term, e.Round}]
 		s.require("vouch", ok && ticks >= e.Count, "node %d did not confirm round %d of term %d with a promise of %d ticks", e.Peer, e.Round, e.Term, e.Count)

@@ -143,3 +143,31 @@ func TestMerge_RefusesWhatIsNoEventLog(t *testing.T) {
 		t.Errorf("an empty log: %v", err)
 	}
 }
+
+// TestSpec_BelievesNodesWithoutEvents: the events of any one node of a run are permitted without those of the others, also what it answers by a lease.
+func TestSpec_BelievesNodesWithoutEvents(t *testing.T) {
+	leased := 0
+	for seed := uint64(0); seed < 6; seed++ {
+		specs := map[uint64]*spec.Spec{}
+		sim.Run(sim.Options{Seed: seed, Lease: true, Observe: func(cfg replica.Config) replica.Observer {
+			s := specs[cfg.Self.NodeID]
+			if s == nil {
+				s = spec.New()
+				specs[cfg.Self.NodeID] = s
+			}
+			return eventlog.Observe(cfg, func(e spec.Event) {
+				if s.Step(e); e.Kind == spec.Request && e.Lease {
+					leased++
+				}
+			})
+		}})
+		for node, s := range specs {
+			if v := s.Step(spec.Event{Kind: spec.Turn}); v != nil {
+				t.Errorf("seed %d, node %d: %v", seed, node, v)
+			}
+		}
+	}
+	if leased == 0 {
+		t.Error("no request could be answered by a lease")
+	}
+}
