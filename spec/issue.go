@@ -70,7 +70,7 @@ func (s *Spec) answer(n *node, e Event) {
 		s.require("floor", q.term != l.term || r.First.Time > q.raised || q.raised == 0, "%v is not above the floor %d, which was raised before the request came", r.First, q.raised)
 		s.require("arrival", q.term != l.term || q.above == Timestamp{} || q.above.Before(r.First), "%v is not above %v, which was answered before the request came", r.First, q.above)
 		s.require("order", q.order == Timestamp{} || q.order.Before(r.First), "%v is not above %v, which was answered before the request came", r.First, q.order)
-		s.require("once", l.issued.add(r), "%v to %v were issued before", r.First, r.Last)
+		s.require("once", l.issued.add(r), "%v to %v is no range, or was issued before", r.First, r.Last)
 		l.answered, s.answered = larger(l.answered, r.Last), larger(s.answered, r.Last)
 	}
 	l.issued.forget(n.lowest(l))
@@ -90,8 +90,11 @@ func (n *node) lowest(l *leading) Timestamp {
 // issued are the timestamps of a term that were answered: ranges in order, that do not overlap.
 type issued []Range
 
-// add adds a range, and reports whether no other one overlaps it.
+// add adds a range, and reports whether it is one, and no other one overlaps it.
 func (list *issued) add(r Range) bool {
+	if r.Last.Before(r.First) {
+		return false
+	}
 	i := sort.Search(len(*list), func(i int) bool { return !(*list)[i].Last.Before(r.First) })
 	if i < len(*list) && !r.Last.Before((*list)[i].First) {
 		return false

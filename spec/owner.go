@@ -164,7 +164,7 @@ func (s *Spec) answerOwned(n *node, q *request, e Event) {
 		}
 		s.require("tenure", l.earlier == Timestamp{} || l.earlier.Before(r.First), "%v of %q is not above %v, which an earlier owner has issued", r.First, q.timeline, l.earlier)
 		s.require("floor", q.floor == Timestamp{} || q.floor.Before(r.First), "%v is not above the floor of the request, %v", r.First, q.floor)
-		s.require("once", l.issued.add(r), "%v to %v of %q were issued before", r.First, r.Last, q.timeline)
+		s.require("once", l.issued.add(r), "%v to %v of %q is no range, or was issued before", r.First, r.Last, q.timeline)
 		if l.last = larger(l.last, r.Last); r.First.Before(l.first) {
 			l.first = r.First
 		}

@@ -171,3 +171,28 @@ func TestSpec_BelievesNodesWithoutEvents(t *testing.T) {
 		t.Error("no request could be answered by a lease")
 	}
 }
+
+// TestSpec_RefusesARangeThatEndsBeforeItBegins, of the default order and of timelines.
+func TestSpec_RefusesARangeThatEndsBeforeItBegins(t *testing.T) {
+	for _, timeline := range []bool{false, true} {
+		var v *spec.Violation
+		found := false
+		for seed := uint64(0); seed < 12 && !found; seed++ {
+			s := spec.New()
+			sim.Run(sim.Options{Seed: seed, Lease: true, Observe: func(cfg replica.Config) replica.Observer {
+				return eventlog.Observe(cfg, func(e spec.Event) {
+					if !found && e.Kind == spec.Answer && len(e.Ranges) > 0 && (e.Tenure != nil) == timeline {
+						found, e.Ranges = true, slices.Clone(e.Ranges)
+						e.Ranges[0].Last.Time = e.Ranges[0].First.Time - 1
+						v = s.Step(e)
+						return
+					}
+					s.Step(e)
+				})
+			}})
+		}
+		if !found || v == nil || v.Rule != "once" {
+			t.Errorf("of a timeline: %v: found %v, %v", timeline, found, v)
+		}
+	}
+}
