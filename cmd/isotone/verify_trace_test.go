@@ -93,7 +93,8 @@ func TestVerifyTrace_SaysWhatItWants(t *testing.T) {
 		{nil, 2, "want the files"},
 		{[]string{filepath.Join(dir, "none")}, 2, "no such file"},
 		{[]string{empty}, 1, "there is no event"},
-		{[]string{other}, 1, "line 1 is no event"},
+		{[]string{other}, 1, "other: line 1 is no event"},
+		{[]string{empty, dir}, 1, dir + ": after line 0"},
 	} {
 		if code, _, errs := command(append([]string{"verify", "trace"}, test.args...)...); code != test.code || !strings.Contains(errs, test.want) {
 			t.Errorf("%q: exit code %d, want %d: %s, want %q", test.args, code, test.code, errs, test.want)

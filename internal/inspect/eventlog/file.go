@@ -105,6 +105,19 @@ func newReader(in io.Reader) *reader {
 	return r
 }
 
+// isEvent reports whether an event has what the specification reads of its kind.
+func isEvent(e *spec.Event) bool {
+	switch e.Kind {
+	case "":
+		return false
+	case spec.Entry:
+		return e.Command != nil
+	case spec.Restore:
+		return e.Config != nil
+	}
+	return true
+}
+
 // next returns the next event, or io.EOF. What ends within a line counts as its end.
 func (r *reader) next() (*spec.Event, error) {
 	for r.lines.Scan() {
@@ -113,7 +126,7 @@ func (r *reader) next() (*spec.Event, error) {
 			continue
 		}
 		e := &spec.Event{}
-		if err := json.Unmarshal(r.lines.Bytes(), e); err != nil || e.Kind == "" {
+		if err := json.Unmarshal(r.lines.Bytes(), e); err != nil || !isEvent(e) {
 			if r.cut == nil {
 				r.cut = fmt.Errorf("line %d is no event", r.count)
 				continue

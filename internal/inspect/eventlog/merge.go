@@ -2,17 +2,21 @@ package eventlog
 
 import (
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/isotone/isotone/spec"
 )
 
 // Merge calls do with each event of several event logs, those of the processes of one machine, in the order in which they happened: that of their steps. It stops at the first error,
-// of do or of a log, which names the number of the log.
+// of do or of a log, which has the name of the log if that is a file.
 func Merge(logs []io.Reader, do func(spec.Event) error) error {
 	sources := make([]*source, len(logs))
 	for i, log := range logs {
 		sources[i] = &source{lines: newReader(log)}
+		if f, ok := log.(interface{ Name() string }); ok {
+			sources[i].name = f.Name() + ": "
+		}
 		if err := sources[i].fill(); err != nil {
 			return err
 		}
@@ -41,6 +45,7 @@ func Merge(logs []io.Reader, do func(spec.Event) error) error {
 // source is an event log of which the next step is known.
 type source struct {
 	lines *reader
+	name  string
 	// step has the events of the next step, which began at. next is the event after them.
 	step []spec.Event
 	at   int64
@@ -59,7 +64,7 @@ func (s *source) fill() error {
 			if e, err = s.lines.next(); errors.Is(err, io.EOF) {
 				return nil
 			} else if err != nil {
-				return err
+				return fmt.Errorf("%s%w", s.name, err)
 			}
 		}
 		if turned && (e.Kind == spec.Turn || e.Kind == spec.Start) {
