@@ -8,6 +8,8 @@ const (
 	// Start: a process begins with what is on its disk: Term, Vote in Peer, Index of the end of its log. Tick is the length of its ticks, in nanoseconds,
 	// and Cluster its cluster, 0 if it has none yet.
 	Start Kind = "start"
+	// End: no later events of the node are known, though it may go on.
+	End Kind = "end"
 	// Turn: a step begins at At, by a steady clock of the process, in nanoseconds. What follows belongs to it. Real is the time by a clock that all processes of a machine share.
 	Turn Kind = "turn"
 	// Tick: Count ticks have passed.

@@ -92,7 +92,7 @@ type toldKey struct{ voter, process, round uint64 }
 
 // toldFence notes what a voter has told for a round, and for all earlier ones.
 func (s *Spec) toldFence(n *node, process uint64, e Event) {
-	if s.vouched[e.Peer] != nil {
+	if s.isKnown(e.Peer) {
 		told, ok := s.told[toldKey{e.Peer, process, e.Round}]
 		s.require("fence", ok && e.Index >= told, "node %d did not tell the fence %d in round %d", e.Peer, e.Index, e.Round)
 	}

@@ -62,8 +62,8 @@ func (s *Spec) hear(n *node, e Event) {
 		return // it is over
 	}
 	promised := e.Count // of a node of which no events are known, its word counts
-	if v := s.vouched[e.Peer]; v != nil {
-		ticks, ok := v.promises[confirmation{n.id, e.Term, e.Round}]
+	if s.isKnown(e.Peer) {
+		ticks, ok := s.vouched[e.Peer].promises[confirmation{n.id, e.Term, e.Round}]
 		s.require("vouch", ok && ticks >= e.Count, "node %d did not confirm round %d of term %d with a promise of %d ticks", e.Peer, e.Round, e.Term, e.Count)
 		promised = min(ticks, e.Count)
 	}

@@ -94,6 +94,13 @@ type confirmation struct{ to, term, round uint64 }
 type vouched struct {
 	promises map[confirmation]uint64
 	recent   []confirmation // the oldest first
+	ended    bool           // what it says from now on is not known
+}
+
+// isKnown reports whether all that a node says is known: otherwise its word counts.
+func (s *Spec) isKnown(node uint64) bool {
+	v := s.vouched[node]
+	return v != nil && !v.ended
 }
 
 // New returns the state before anything has happened.
@@ -110,9 +117,14 @@ func (s *Spec) Step(e Event) *Violation {
 		return s.violation
 	}
 	s.event = &e
-	if e.Kind == Start {
+	n := s.nodes[e.Process]
+	switch {
+	case e.Kind == Start:
 		s.start(e)
-	} else if n := s.nodes[e.Process]; n != nil {
+	case n == nil:
+	case e.Kind == End:
+		s.vouched[n.id].ended = true
+	default:
 		s.step(n, e)
 	}
 	s.number++
@@ -202,6 +214,7 @@ func (s *Spec) start(e Event) {
 	if s.vouched[e.Node] == nil {
 		s.vouched[e.Node] = &vouched{promises: map[confirmation]uint64{}}
 	}
+	s.vouched[e.Node].ended = false
 }
 
 // turn begins a step.

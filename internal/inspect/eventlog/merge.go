@@ -8,7 +8,7 @@ import (
 	"github.com/isotone/isotone/spec"
 )
 
-// Merge calls do with each event of several event logs, those of the processes of one machine, in the order in which they happened: that of their steps. It stops at the first error,
+// Merge calls do with each event of several event logs, those of the processes of one machine, in the order in which they happened: that of their steps. Of several logs, each ends with an event of that ([spec.End]). It stops at the first error,
 // of do or of a log, which has the name of the log if that is a file.
 func Merge(logs []io.Reader, do func(spec.Event) error) error {
 	sources := make([]*source, len(logs))
@@ -36,8 +36,14 @@ func Merge(logs []io.Reader, do func(spec.Event) error) error {
 				return err
 			}
 		}
+		last := first.step[len(first.step)-1]
 		if err := first.fill(); err != nil {
 			return err
+		}
+		if len(first.step) == 0 && len(logs) > 1 {
+			if err := do(spec.Event{Kind: spec.End, Node: last.Node, Process: last.Process}); err != nil {
+				return err
+			}
 		}
 	}
 }
