@@ -16,7 +16,7 @@
 //	I4  vouch      a voter confirms a round of its own term only, and nobody hears a confirmation that was not sent
 //	I5  lease      an answer without a round rests on promises of a quorum that have not run out
 //	I5  promise    a voter promises what it was asked for, and grants no vote for a later term before that has passed
-//	I5  start      nor in the first ticks after it was started
+//	I5  start      nor in the first ticks after it was started; events of a process come after its start
 //	I8  disk       votes and acknowledgements are sent once what they rest on is durable
 //	I8  vote       a node votes for one candidate in a term
 //	I9  grant      a grant of a worker begins after the end of the one before, or after what was used of it; its end grows at the request of its holder only

@@ -122,6 +122,7 @@ func (s *Spec) Step(e Event) *Violation {
 	case e.Kind == Start:
 		s.start(e)
 	case n == nil:
+		s.require("start", false, "the process of this event has not started")
 	case e.Kind == End:
 		s.vouched[n.id].ended = true
 	default:
@@ -194,6 +195,8 @@ func (s *Spec) step(n *node, e Event) {
 		s.request(n, e)
 	case Answer:
 		s.answer(n, e)
+	default:
+		s.require("start", false, "there are no events of this kind")
 	}
 }
 

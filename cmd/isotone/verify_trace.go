@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/isotone/isotone/internal/inspect/eventlog"
@@ -37,7 +38,10 @@ func verifyTrace(ctx context.Context, con console, files []string, asJSON bool) 
 		return usagef("verify trace: want the files that nodes have written to TRACE_FILE")
 	}
 	var logs []io.Reader
-	for _, name := range files {
+	for i, name := range files {
+		if slices.Contains(files[:i], name) {
+			return usagef("verify trace: %s is given twice", name)
+		}
 		f, err := os.Open(name)
 		if err != nil {
 			return usagef("verify trace: %v", err)

@@ -93,6 +93,7 @@ func TestVerifyTrace_SaysWhatItWants(t *testing.T) {
 		{nil, 2, "want the files"},
 		{[]string{filepath.Join(dir, "none")}, 2, "no such file"},
 		{[]string{empty}, 1, "there is no event"},
+		{[]string{empty, empty}, 2, "given twice"},
 		{[]string{other}, 1, "other: line 1 is no event"},
 		{[]string{empty, dir}, 1, dir + ": after line 0"},
 	} {

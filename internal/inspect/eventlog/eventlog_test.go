@@ -154,7 +154,7 @@ func TestMerge_RefusesWhatIsNoEventLog(t *testing.T) {
 func TestSpec_BelievesNodesWithoutEvents(t *testing.T) {
 	leased := 0
 	for seed := uint64(0); seed < 6; seed++ {
-		specs := map[uint64]*spec.Spec{}
+		specs, refused := map[uint64]*spec.Spec{}, map[uint64]*spec.Violation{}
 		sim.Run(sim.Options{Seed: seed, Lease: true, Observe: func(cfg replica.Config) replica.Observer {
 			s := specs[cfg.Self.NodeID]
 			if s == nil {
@@ -162,15 +162,16 @@ func TestSpec_BelievesNodesWithoutEvents(t *testing.T) {
 				specs[cfg.Self.NodeID] = s
 			}
 			return eventlog.Observe(cfg, func(e spec.Event) {
-				if s.Step(e); e.Kind == spec.Request && e.Lease {
+				if v := s.Step(e); v != nil {
+					refused[e.Node] = v
+				}
+				if e.Kind == spec.Request && e.Lease {
 					leased++
 				}
 			})
 		}})
-		for node, s := range specs {
-			if v := s.Step(spec.Event{Kind: spec.Turn}); v != nil {
-				t.Errorf("seed %d, node %d: %v", seed, node, v)
-			}
+		for node, v := range refused {
+			t.Errorf("seed %d, node %d: %v", seed, node, v)
 		}
 	}
 	if leased == 0 {
@@ -245,6 +246,35 @@ func TestMerge_LogsMayEndAtAnyStep(t *testing.T) {
 			return nil
 		}); err != nil {
 			t.Errorf("with half of the log of node %d: %v", short, err)
+		}
+	}
+}
+
+// TestMerge_RefusesLogsOfTwoRunsOfAMachine: its clock begins again, and orders nothing.
+func TestMerge_RefusesLogsOfTwoRunsOfAMachine(t *testing.T) {
+	log := `{"k":"start","n":1,"process":1}` + "\n" + `{"k":"turn","n":1,"process":1,"real":9000000000}` + "\n" + `{"k":"start","n":1,"process":2}` + "\n" + `{"k":"turn","n":1,"process":2,"real":5}` + "\n"
+	err := eventlog.Merge([]io.Reader{strings.NewReader(log), strings.NewReader("")}, func(spec.Event) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "line 4: the machine was started again") {
+		t.Error(err)
+	}
+	if err := eventlog.Merge([]io.Reader{strings.NewReader(log)}, func(spec.Event) error { return nil }); err != nil {
+		t.Errorf("by itself: %v", err)
+	}
+}
+
+// TestSpec_RefusesEventsThatItDoesNotKnow: none is skipped in silence.
+func TestSpec_RefusesEventsThatItDoesNotKnow(t *testing.T) {
+	for _, list := range [][]spec.Event{
+		{{Kind: spec.Turn, Node: 1, Process: 7}},
+		{{Kind: spec.Start, Node: 1, Process: 7}, {Kind: "bogus", Node: 1, Process: 7}},
+	} {
+		s := spec.New()
+		var v *spec.Violation
+		for _, e := range list {
+			v = s.Step(e)
+		}
+		if v == nil || v.Rule != "start" || v.Number != uint64(len(list)-1) {
+			t.Errorf("%v: %v", list, v)
 		}
 	}
 }

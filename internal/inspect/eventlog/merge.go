@@ -8,12 +8,13 @@ import (
 	"github.com/isotone/isotone/spec"
 )
 
-// Merge calls do with each event of several event logs, those of the processes of one machine, in the order in which they happened: that of their steps. Of several logs, each ends with an event of that ([spec.End]). It stops at the first error,
-// of do or of a log, which has the name of the log if that is a file.
+// Merge calls do with each event of several event logs, those of the processes of one machine, in the order in which they happened: that of their steps. Of several logs, each ends with an
+// event of that ([spec.End]), and all are of the same run of the machine, whose clock begins again with the next one. It stops at the first error, of do or of a log, which has the name
+// of the log if that is a file.
 func Merge(logs []io.Reader, do func(spec.Event) error) error {
 	sources := make([]*source, len(logs))
 	for i, log := range logs {
-		sources[i] = &source{lines: newReader(log)}
+		sources[i] = &source{lines: newReader(log), several: len(logs) > 1}
 		if f, ok := log.(interface{ Name() string }); ok {
 			sources[i].name = f.Name() + ": "
 		}
@@ -48,10 +49,14 @@ func Merge(logs []io.Reader, do func(spec.Event) error) error {
 	}
 }
 
+// rebootGap is how far the clock of a machine has to go back, in nanoseconds, to tell that it was started again.
+const rebootGap = 1e9
+
 // source is an event log of which the next step is known.
 type source struct {
-	lines *reader
-	name  string
+	lines   *reader
+	name    string
+	several bool
 	// step has the events of the next step, which began at. next is the event after them.
 	step []spec.Event
 	at   int64
@@ -76,6 +81,9 @@ func (s *source) fill() error {
 		if turned && (e.Kind == spec.Turn || e.Kind == spec.Start) {
 			s.next = e
 			return nil
+		}
+		if e.Kind == spec.Turn && s.several && e.Real+rebootGap < s.at {
+			return fmt.Errorf("%sline %d: the machine was started again before this step: hold what is before and after by itself, or each log by itself", s.name, s.lines.count)
 		}
 		if e.Kind == spec.Turn {
 			turned, s.at = true, max(s.at, e.Real)
