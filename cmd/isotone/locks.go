@@ -57,7 +57,7 @@ func lockHolder(r front.LockRecord) string {
 type locksBreakCmd struct {
 	operatorFlags
 	Name  string `arg:"" help:"Name of the lock."`
-	Token string `arg:"" help:"Token of its holder, in either form, as locks list shows it. Another holder's lock is never touched, so the command can be repeated."`
+	Token string `arg:"" help:"Token of its holder, in either form, as locks list shows it. The lock of another holder is never touched."`
 }
 
 // Run breaks a lock.
