@@ -122,6 +122,17 @@ func (d *directory) clone() *directory {
 	return &c
 }
 
+// settled returns d with everything on the disk that its process had written.
+func (d *directory) settled() *directory {
+	for _, f := range []*file{d.data, d.spare} {
+		if f != nil {
+			f.write(func() bool { return true })
+			clear(f.dirty)
+		}
+	}
+	return d
+}
+
 func (f *file) clone(dir *directory) *file {
 	if f == nil {
 		return nil

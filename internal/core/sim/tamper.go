@@ -187,6 +187,7 @@ func (w *world) olderDisk(k Kind, n *node) (diskState, bool) {
 		return diskState{}, false
 	}
 	bad := n.disk.copies[w.rng.IntN(len(n.disk.copies))].state.clone()
+	bad.directory.settled() // a write that was found after a crash, and not on the disk yet, is in the copy
 	for _, o := range w.nodes {
 		if o != n && o.members[n.slot].Durable <= bad.lastIndex() {
 			return diskState{}, false
