@@ -6,28 +6,29 @@
 //
 // The rules, by the invariant that they keep (docs/correctness.md):
 //
-//	I1  ceiling    a timestamp lies below a ceiling that the leader has applied
-//	I2  opening    a leader issues only after it has applied a reservation of its own term, and from the ceiling before that on
-//	I2  leader     one node leads in a term
-//	I3  once       no timestamp of a term is issued twice
-//	I4  arrival    a timestamp is larger than all that the leader had answered when the request came
-//	I4  order      and than all that any node had answered then
-//	I4  round      a request is answered after a quorum has confirmed a round that began after it came, or under a lease
-//	I4  vouch      a voter confirms a round of its own term only, and nobody hears a confirmation that was not sent
-//	I5  lease      an answer without a round rests on promises of a quorum that have not run out
-//	I5  promise    a voter promises what it was asked for, and grants no vote for a later term before that has passed
-//	I5  start      nor in the first ticks after it was started; events of a process come after its start
-//	I8  disk       votes and acknowledgements are sent once what they rest on is durable
-//	I8  vote       a node votes for one candidate in a term
-//	I9  grant      a grant of a worker begins after the end of the one before, or after what was used of it; its end grows at the request of its holder only
-//	I9  hold       a process makes ids only of what the log has granted to it, and no further
-//	I12 log        all nodes apply the same entries
-//	I13 floor      a timestamp is larger than the floor of its request, and than what an operator has raised before
-//	I15 owner      who answers for a timeline is its owner, as far as its log says, and it is not sealed
-//	I15 fence      a voter tells an owner of all changes of owners, timelines and members in its log as received
-//	I15 fences     an owner answers after a quorum has told it fences that it has applied, in a round that began after the request came, or under a lease of that
-//	I15 wait       and, after an owner with a lease, once that has run out
-//	I15 tenure     what a later owner issues is larger than all that an earlier one has issued
+//	–   event        an event is of a process that has started, and of a known kind
+//	I1  ceiling      a timestamp lies below a ceiling that the leader has applied
+//	I2  opening      a leader issues timestamps once it has applied a reservation of its own term, and from the ceiling before that on
+//	I2  leader       one node leads in a term
+//	I3  once         no timestamp of a term is issued twice
+//	I4  arrival      a timestamp is larger than all that the leader had answered when the request came
+//	I4  order        a timestamp is larger than all that any node had answered when the request came
+//	I4  round        a request is answered after a quorum has confirmed a round that began after it came
+//	I4  confirmation a voter confirms rounds of its own term only, and a leader counts only confirmations that were sent
+//	I5  lease        a request is answered without a round only while a quorum has promised to elect nobody else
+//	I5  promise      a voter promises no more than it was asked for, and until then votes for nobody in a later term
+//	I5  start        a voter votes for nobody until all promises of its former process have run out
+//	I8  disk         a vote or an acknowledgement is sent once what it rests on is durable
+//	I8  vote         a node votes for one candidate in a term
+//	I9  grant        a worker lease begins at or after the end of the one before, or after what was used of it; only its holder has it extended
+//	I9  hold         a process makes IDs only within the worker leases that the log has granted to it
+//	I12 log          all nodes apply the same entries
+//	I13 floor        a timestamp is larger than the floor of its request, and than a floor that an operator had raised before that came
+//	I15 owner        a request for a timeline is answered by the process that owns it as far as its log says, and not once it is sealed
+//	I15 fence        a voter tells an owner of all changes of owners, timelines and members in its log as received
+//	I15 fences       an owner answers after a quorum has told it fences that it has applied, in a round that began after the request came, or under a lease of such a round
+//	I15 wait         an owner answers once the lease of an earlier owner has run out
+//	I15 tenure       what a later owner issues is larger than all that an earlier one has issued
 //
 // A Spec is not safe for concurrent use.
 package spec

@@ -3,63 +3,65 @@ package spec
 // Kind is what an [Event] is about.
 type Kind string
 
-// The kinds of events. Those of one node come in their order; one that is sent comes before it is received.
+// The kinds of events. The events of a process come in their order, and a message is sent before it is received. What a comment says of a process holds for that of the event.
 const (
-	// Start: a process begins with what is on its disk: Term, Vote in Peer, Index of the end of its log. Tick is the length of its ticks, in nanoseconds,
-	// and Cluster its cluster, 0 if it has none yet.
+	// Start: the process starts. On its disk are Term, its vote for Peer, and the log up to Index. A tick takes Tick nanoseconds. It belongs to Cluster, 0 if it has not joined one.
 	Start Kind = "start"
-	// End: no later events of the node are known, though it may go on.
+	// End: later events of the node are not known, though there may be some.
 	End Kind = "end"
-	// Turn: a step begins at At, by a steady clock of the process, in nanoseconds. What follows belongs to it. Real is the time by a clock that all processes of a machine share.
-	Turn Kind = "turn"
+	// BeginStep: a step begins, and the following events belong to it. At is the steady clock of the process, Real a clock that all processes of the machine share; both in nanoseconds.
+	BeginStep Kind = "step"
 	// Tick: Count ticks have passed.
 	Tick Kind = "tick"
 	// Durable: Term, the vote for Peer, and the log up to Index are on disk.
 	Durable Kind = "durable"
-	// Role: the node is in Term, and leads if Leads.
+	// Role: the node is in Term, and leads if Leads is set.
 	Role Kind = "role"
-	// State: at the end of a step, its ceiling is Ceiling, and it issues timestamps if Serves.
+	// State: after the entries of this step the node has applied Ceiling, and it issues timestamps if Serves is set.
 	State Kind = "state"
-	// Campaign: it asks Peer for a vote in Term, with a log up to Index.
-	Campaign Kind = "campaign"
-	// Entry: the node has applied the entry at Index, of Term, with Command.
+	// Entry: the node applies the entry at Index, of Term, with Command.
 	Entry Kind = "entry"
-	// Restore: the node has applied a snapshot of Cluster up to Index, with Config, Ceiling, and Workers of the layout Space.
+	// Restore: the node applies a snapshot of Cluster at Index, with Config, Ceiling, and Workers of the layout Space.
 	Restore Kind = "restore"
-	// Granted: the records of Workers have changed with what was applied in this step.
-	Granted Kind = "granted"
-	// Held: the process makes ids of Workers, and of no others.
-	Held Kind = "held"
-	// Vote: the node has decided to vote for Peer in Term; with Transfer, the leader has asked for that.
-	Vote Kind = "vote"
-	// Grant: it sends that vote.
-	Grant Kind = "grant"
-	// Ack: it acknowledges the log of Term up to Index to Peer.
-	Ack Kind = "ack"
-	// Ask: a leader of Term asks Peer to confirm Round, and to promise Count ticks.
-	Ask Kind = "ask"
-	// Asked: a node is asked that.
-	Asked Kind = "asked"
-	// Vouch: a node confirms Round to the leader Peer of Term, and has promised Count ticks. Round is 0 if it only promises.
-	Vouch Kind = "vouch"
-	// Vouched: a leader receives that from Peer.
-	Vouched Kind = "vouched"
-	// Append: the log from Index on is replaced by entries of which Fences have to be known by whoever answers for a timeline. Of a snapshot that is its last entry.
+	// Append: entries from Index on replace the end of the log. Fences are the indexes of those that an owner of timelines has to know. A snapshot replaces the whole log, and is one fence at
+	// its index.
 	Append Kind = "append"
-	// AskFence: an owner of timelines asks Peer for the fence of its log, in Round. TellFence: a node tells the process Token of Peer in Round that all fences of its log are at Index or
-	// below. ToldFence: an owner receives that from Peer.
+
+	// Campaign: the node asks Peer for its vote in Term. Its log ends at Index.
+	Campaign Kind = "campaign"
+	// Vote: the node votes for Peer in Term. Transfer is set if the leader has asked Peer to take over.
+	Vote Kind = "vote"
+	// VoteSent: it sends that vote.
+	VoteSent Kind = "vote-sent"
+	// Ack: the node acknowledges the log of Term up to Index to Peer.
+	Ack Kind = "ack"
+	// Transfer: a leader asks Peer to take over.
+	Transfer Kind = "transfer"
+
+	// Ask: the leader of Term asks Peer to confirm Round, and to promise Count ticks. Asked: the node is asked so by Peer.
+	Ask   Kind = "ask"
+	Asked Kind = "asked"
+	// Confirm: the node confirms Round to Peer, the leader of Term, and has promised Count ticks; Round is 0 if it only promises. Confirmed: the leader receives that from Peer.
+	Confirm   Kind = "confirm"
+	Confirmed Kind = "confirmed"
+	// AskFence: an owner of timelines asks Peer in Round for the fence of its log. TellFence: the node tells the process Token of Peer in Round that all fences of its log are at Index or
+	// below. ToldFence: the owner receives that from Peer.
 	AskFence  Kind = "ask-fence"
 	TellFence Kind = "tell-fence"
 	ToldFence Kind = "told-fence"
-	// Depose: a leader asks Peer to take over.
-	Depose Kind = "depose"
-	// Request: a request with Token comes, for Timeline if that has a name, that may be answered by a lease if Lease. All answers are to be larger than Floor.
+
+	// WorkerLeases: the entries of this step have changed the records of Workers.
+	WorkerLeases Kind = "worker-leases"
+	// WorkersHeld: the process makes IDs of Workers, and of no others.
+	WorkersHeld Kind = "workers-held"
+
+	// Request: a request with Token arrives, for Timeline, "" for the default order. It may be answered under a lease if Lease is set. The answer has to be above Floor.
 	Request Kind = "request"
-	// Answer: the request with Token is answered by Ranges, none if it is refused. Of a timeline, the log that was applied then says Tenure.
+	// Answer: the request with Token is answered with Ranges, none if it is refused. Tenure is set for a timeline: what the applied log says of its owner.
 	Answer Kind = "answer"
 )
 
-// Event is one event of a run, in the process with the number Process of Node. Which other fields count says its [Kind].
+// Event is an event of the process Process of Node. Its [Kind] says which other fields count.
 type Event struct {
 	Kind     Kind      `json:"k"`
 	Node     uint64    `json:"n"`
@@ -114,30 +116,30 @@ type Range struct {
 	Last  Timestamp `json:"l"`
 }
 
-// Config is who votes. While one configuration follows another, a majority of both lists counts.
+// Config has the voters. In a joint configuration, a majority of both lists counts.
 type Config struct {
 	Voters   []uint64 `json:"voters"`
 	Outgoing []uint64 `json:"outgoing,omitempty"`
 }
 
-// Command is what an entry of the log changes. One that changes nothing of this specification has its Digest only.
+// Command is the command of an entry. One that the specification knows nothing of has its Digest only.
 type Command struct {
 	// Digest tells commands apart.
 	Digest uint64 `json:"digest,omitempty"`
-	// Reserve is the ceiling that the leader asks for, Raise a floor that an operator sets; 0 for none. Both are in unix nanoseconds.
+	// Reserve is the ceiling that a reservation asks for, Raise the floor that an operator raises; 0 for none. Both are in unix nanoseconds.
 	Reserve uint64 `json:"reserve,omitempty"`
 	Raise   uint64 `json:"raise,omitempty"`
-	// Change changes who votes.
+	// Change changes the voters.
 	Change *Change `json:"change,omitempty"`
-	// Fence: whoever answers for a timeline has to know of it.
+	// Fence: an owner of timelines has to know of it before it answers.
 	Fence bool `json:"fence,omitempty"`
-	// Lease, Release and Revoke are about workers.
+	// Lease, Release and Revoke change worker leases.
 	Lease   *Lease `json:"lease,omitempty"`
 	Release []Used `json:"release,omitempty"`
 	Revoke  *Used  `json:"revoke,omitempty"`
 }
 
-// Change makes members voters, or takes their vote away. Without either it ends a joint configuration.
+// Change adds and removes voters. With neither it ends a joint configuration.
 type Change struct {
 	Add    []uint64 `json:"add,omitempty"`
 	Remove []uint64 `json:"remove,omitempty"`

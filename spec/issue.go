@@ -5,23 +5,23 @@ import (
 	"sort"
 )
 
-// request waits for its answer.
+// request came in a step, and waits for its answer.
 type request struct {
-	turn  uint64
-	lease bool
-	floor Timestamp
-	// term is that in which it came, above what its leader had answered then, order what all nodes had.
+	step     uint64
+	timeline string
+	lease    bool // it may be answered under a lease
+	floor    Timestamp
+	// term is that in which it came, above the largest timestamp that its leader had answered then, order the largest that any node had.
 	term         uint64
 	above, order Timestamp
 	raised       uint64 // the floor that an operator had raised then
-	timeline     string
 	fence        uint64 // of the log of its node then
 }
 
 func (s *Spec) request(n *node, e Event) {
-	q := &request{turn: n.turns, lease: e.Lease, floor: e.Floor, timeline: e.Timeline, fence: n.fence(), order: s.answered}
+	q := &request{step: n.steps, lease: e.Lease, floor: e.Floor, timeline: e.Timeline, fence: n.fence(), order: s.answered}
 	if e.Timeline != "" {
-		q.order = s.line(n, e.Timeline).answered
+		q.order = s.timeline(n, e.Timeline).answered
 	}
 	if l := n.leading; l != nil {
 		q.term, q.above, q.raised = l.term, l.answered, l.raised
@@ -31,10 +31,10 @@ func (s *Spec) request(n *node, e Event) {
 
 // mayAnswer reports whether a leader has confirmed its term since a request came, or has a lease for it.
 func (s *Spec) mayAnswer(n *node, l *leading, q *request) bool {
-	return l.isConfirmed(n, n.config, q.turn) || l.isConfirmed(n, n.configBefore, q.turn) || q.lease && (l.isLeased(n, n.config) || l.isLeased(n, n.configBefore))
+	return l.isConfirmed(n, n.config, q.step) || l.isConfirmed(n, n.configBefore, q.step) || q.lease && (l.isLeased(n, n.config) || l.isLeased(n, n.configBefore))
 }
 
-// answer checks the timestamps that a request gets.
+// answer checks the answer to a request.
 func (s *Spec) answer(n *node, e Event) {
 	q := n.requests[e.Token]
 	delete(n.requests, e.Token)
@@ -59,7 +59,7 @@ func (s *Spec) answer(n *node, e Event) {
 	}
 	s.require("opening", l.open, "it answers in term %d, of which it has applied no reservation", l.term)
 	if q.lease {
-		s.require("lease", s.mayAnswer(n, l, q), "no quorum has promised to wait, or has confirmed a round since the request came")
+		s.require("lease", s.mayAnswer(n, l, q), "no promises of a quorum cover it, and no quorum has confirmed a round that began since the request came")
 	} else {
 		s.require("round", s.mayAnswer(n, l, q), "no quorum has confirmed a round that began since the request came")
 	}
@@ -73,10 +73,12 @@ func (s *Spec) answer(n *node, e Event) {
 		s.require("once", l.issued.add(r), "%v to %v is no range, or was issued before", r.First, r.Last)
 		l.answered, s.answered = larger(l.answered, r.Last), larger(s.answered, r.Last)
 	}
-	l.issued.forget(n.lowest(l))
+	if len(l.issued) > issuedMax {
+		l.issued.forget(n.lowest(l))
+	}
 }
 
-// lowest returns what all answers to requests that wait, and to later ones, are larger than.
+// lowest returns a timestamp below all further answers of a leader.
 func (n *node) lowest(l *leading) Timestamp {
 	low := l.answered
 	for _, q := range n.requests {
@@ -89,6 +91,9 @@ func (n *node) lowest(l *leading) Timestamp {
 
 // issued are the timestamps of a term that were answered: ranges in order, that do not overlap.
 type issued []Range
+
+// issuedMax is how many ranges are kept before those are dropped that no answer can overlap any more.
+const issuedMax = 1024
 
 // add adds a range, and reports whether it is one, and no other one overlaps it.
 func (list *issued) add(r Range) bool {

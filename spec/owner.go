@@ -1,6 +1,6 @@
 package spec
 
-// Tenure is what the applied log of a process says of who owns a timeline: since the entry Grant the process Session of Owner. Since is the entry that put the timeline where it is.
+// Tenure is what the applied log of a process says of a timeline: the process Session of Owner owns it since the entry Grant. Since is the entry that put the timeline into its group.
 type Tenure struct {
 	Owner   uint64 `json:"o,omitempty"`
 	Session uint64 `json:"s,omitempty"`
@@ -12,15 +12,15 @@ type Tenure struct {
 	Waits  bool `json:"waits,omitempty"`
 }
 
-// fenceRound is a question of an owner for the fences of voters.
+// fenceRound is a round of an owner: a question to the voters for the fences of their logs.
 type fenceRound struct {
-	turn uint64
+	step uint64
 	at   int64
-	told map[uint64]uint64 // the lowest that each voter has told since, with its own
+	told map[uint64]uint64 // by voter: the lowest fence that it has told since
 }
 
-// line is a timeline of a cluster: the latest tenure that has issued something of it, what was issued in earlier ones, and what in that.
-type line struct {
+// timeline has what was issued of a timeline: in its latest tenure, and the largest timestamp of earlier ones.
+type timeline struct {
 	tenure   uint64
 	earlier  Timestamp
 	first    Timestamp
@@ -29,23 +29,23 @@ type line struct {
 	answered Timestamp
 }
 
-// lineKey names a timeline of a cluster.
-type lineKey struct {
+// timelineKey names a timeline of a cluster.
+type timelineKey struct {
 	cluster uint64
 	name    string
 }
 
-func (s *Spec) line(n *node, name string) *line {
-	key := lineKey{n.cluster, name}
-	l := s.lines[key]
+func (s *Spec) timeline(n *node, name string) *timeline {
+	key := timelineKey{n.cluster, name}
+	l := s.timelines[key]
 	if l == nil {
-		l = &line{}
-		s.lines[key] = l
+		l = &timeline{}
+		s.timelines[key] = l
 	}
 	return l
 }
 
-// appended notes which entries of its log a node has to know of before it answers for a timeline: fences.
+// appended notes the fences of the log of a node.
 func (n *node) appended(e Event) {
 	keep := len(n.fences)
 	for keep > 0 && n.fences[keep-1] >= e.Index {
@@ -71,12 +71,12 @@ func (n *node) fence() uint64 {
 // askFence begins a round of an owner, or repeats it.
 func (n *node) askFence(e Event) {
 	if _, ok := n.fenceRounds[e.Round]; !ok {
-		n.fenceRounds[e.Round] = fenceRound{turn: n.turns, at: n.at, told: map[uint64]uint64{n.id: n.fence()}}
+		n.fenceRounds[e.Round] = fenceRound{step: n.steps, at: n.at, told: map[uint64]uint64{n.id: n.fence()}}
 		delete(n.fenceRounds, e.Round-roundsMax)
 	}
 }
 
-// tellFence checks that a voter tells all that its log has.
+// tellFence checks that a voter tells all fences of its log.
 func (s *Spec) tellFence(n *node, e Event) {
 	has := min(n.fenceBefore, n.fence()) // what it appends in this step may come later
 	s.require("fence", e.Index >= has, "it tells the fence %d, and its log has one at %d", e.Index, has)
@@ -84,16 +84,16 @@ func (s *Spec) tellFence(n *node, e Event) {
 	if was, ok := s.told[key]; !ok || e.Index < was {
 		s.told[key] = e.Index
 	}
-	delete(s.told, toldKey{n.id, e.Token, e.Round - vouchedMax})
+	delete(s.told, toldKey{n.id, e.Token, e.Round - confirmationsMax})
 }
 
 // toldKey names what a voter has told a process in a round.
 type toldKey struct{ voter, process, round uint64 }
 
 // toldFence notes what a voter has told for a round, and for all earlier ones.
-func (s *Spec) toldFence(n *node, process uint64, e Event) {
+func (s *Spec) toldFence(n *node, e Event) {
 	if s.isKnown(e.Peer) {
-		told, ok := s.told[toldKey{e.Peer, process, e.Round}]
+		told, ok := s.told[toldKey{e.Peer, e.Process, e.Round}]
 		s.require("fence", ok && e.Index >= told, "node %d did not tell the fence %d in round %d", e.Peer, e.Index, e.Round)
 	}
 	for id, r := range n.fenceRounds {
@@ -103,13 +103,14 @@ func (s *Spec) toldFence(n *node, process uint64, e Event) {
 	}
 }
 
-// hasFences reports whether a quorum has told fences that are applied, in a round that did not begin before two steps: that in which a request came, and that in which the members have changed.
-func (n *node) hasFences(c Config, turn, since uint64) bool {
+// hasFences reports whether a quorum has told fences that are applied, in a round that began in step or since, whichever is later, or after that: in which a request came, and in which the
+// members changed.
+func (n *node) hasFences(c Config, step, since uint64) bool {
 	if n.isAlone() {
 		return n.fence() <= n.applied
 	}
 	for _, r := range n.fenceRounds {
-		if r.turn >= max(turn, since) && n.isTold(c, r) {
+		if r.step >= max(step, since) && n.isTold(c, r) {
 			return true
 		}
 	}
@@ -120,41 +121,41 @@ func (n *node) isTold(c Config, r fenceRound) bool {
 	return c.quorum(func(id uint64) bool { f, ok := r.told[id]; return ok && f <= n.applied })
 }
 
-// extendFenceLease notes until when an owner may answer by a lease: some ticks from the beginning of a round that is confirmed. It outlives the configuration.
+// extendFenceLease extends the lease of an owner by the rounds of the present configuration that are confirmed. The lease outlives that configuration.
 func (n *node) extendFenceLease() {
 	for _, r := range n.fenceRounds {
-		if until := r.at + ownerLeaseTicks*n.tick; until > n.fenceLease && r.turn >= n.configAt && n.isTold(n.config, r) {
+		if until := r.at + ownerLeaseTicks*n.tick; until > n.fenceLease && r.step >= n.configAt && n.isTold(n.config, r) {
 			n.fenceLease = until
 		}
 	}
 }
 
-// ownerLeaseTicks is how long the lease of an owner lasts, from the beginning of its round.
+// ownerLeaseTicks is how long the lease of an owner lasts, in ticks from the beginning of its round.
 const ownerLeaseTicks = 7
 
-// answerOwned checks what a request for a timeline gets.
+// answerOwned checks the answer to a request for a timeline.
 func (s *Spec) answerOwned(n *node, q *request, e Event) {
 	t := e.Tenure
-	if n.fencedAt == n.turns {
-		return // the log may say something else now than when it answered, earlier in this step
+	if n.fencedAt == n.steps {
+		return // the tenure may be another one than when it answered, earlier in this step
 	}
 	s.require("owner", t.Owner == n.id && t.Session == e.Process && !t.Sealed, "it answers for the timeline %q, of which its log says %+v", q.timeline, *t)
 	if at, ok := n.appliedAt[t.Grant]; t.Waits && ok {
 		wait := ownerLeaseTicks * n.tick * (100 + rateErrorPercent) / (100 - rateErrorPercent)
-		s.require("wait", n.at >= at+wait, "an earlier owner of %q may answer by a lease for %d ns more", q.timeline, at+wait-n.at)
+		s.require("wait", n.at >= at+wait, "an earlier owner of %q may answer under its lease for %d ns more", q.timeline, at+wait-n.at)
 	}
 	n.extendFenceLease()
-	fenced := n.hasFences(n.config, q.turn, n.configAt) || n.hasFences(n.configBefore, q.turn, n.configAtBefore) || q.lease && t.Leased && (n.at < n.fenceLease || n.isAlone())
+	fenced := n.hasFences(n.config, q.step, n.configAt) || n.hasFences(n.configBefore, q.step, n.configAtBefore) || q.lease && t.Leased && (n.at < n.fenceLease || n.isAlone())
 	for _, l := range []*leading{n.leading, n.leadingBefore} {
 		if l != nil && l.open && q.fence <= n.applied {
 			fenced = fenced || s.mayAnswer(n, l, q)
 		}
 	}
 	s.require("fences", fenced, "no quorum has told fences that it has applied, in a round that began since the request came")
-	l, tenure := s.line(n, q.timeline), max(t.Grant, t.Since)
+	l, tenure := s.timeline(n, q.timeline), max(t.Grant, t.Since)
 	for _, r := range e.Ranges {
 		if tenure > l.tenure {
-			*l = line{tenure: tenure, earlier: larger(l.earlier, l.last), first: r.First, answered: l.answered}
+			*l = timeline{tenure: tenure, earlier: larger(l.earlier, l.last), first: r.First, answered: l.answered}
 		}
 		s.require("order", q.order == Timestamp{} || q.order.Before(r.First), "%v of %q is not above %v, which was answered before the request came", r.First, q.timeline, q.order)
 		l.answered = larger(l.answered, r.Last)
@@ -169,7 +170,7 @@ func (s *Spec) answerOwned(n *node, q *request, e Event) {
 			l.first = r.First
 		}
 	}
-	if len(l.issued) > fencesMax {
+	if len(l.issued) > issuedMax {
 		l.issued.forget(l.issued[len(l.issued)/2].Last)
 	}
 }

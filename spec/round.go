@@ -1,6 +1,6 @@
 package spec
 
-// leading is what a leader has in its term.
+// leading is the state of a leader in its term.
 type leading struct {
 	term uint64
 	// open is set once a reservation of the term is applied, floor the ceiling before.
@@ -21,7 +21,7 @@ type leading struct {
 
 // round began in a step of the leader, at a time by its clock.
 type round struct {
-	turn uint64
+	step uint64
 	at   int64
 }
 
@@ -29,7 +29,7 @@ func newLeading(term uint64) *leading {
 	return &leading{term: term, rounds: map[uint64]round{}, heard: map[uint64]uint64{}, promised: map[uint64]int64{}}
 }
 
-// led returns what the node has as the leader of a term in which it leads, or led when the step began.
+// led returns the state of the node as the leader of a term in which it leads, or led when the step began; nil if it did not.
 func (n *node) led(term uint64) *leading {
 	for _, l := range []*leading{n.leading, n.leadingBefore} {
 		if l != nil && l.term == term {
@@ -46,7 +46,7 @@ func (n *node) ask(e Event) {
 		return
 	}
 	if _, ok := l.rounds[e.Round]; !ok {
-		l.rounds[e.Round] = round{n.turns, n.at}
+		l.rounds[e.Round] = round{n.steps, n.at}
 		delete(l.rounds, e.Round-roundsMax)
 	}
 }
@@ -61,10 +61,10 @@ func (s *Spec) hear(n *node, e Event) {
 	if !known {
 		return // it is over
 	}
-	promised := e.Count // of a node of which no events are known, its word counts
+	promised := e.Count // a node whose events are not known is taken at its word
 	if s.isKnown(e.Peer) {
-		ticks, ok := s.vouched[e.Peer].promises[confirmation{n.id, e.Term, e.Round}]
-		s.require("vouch", ok && ticks >= e.Count, "node %d did not confirm round %d of term %d with a promise of %d ticks", e.Peer, e.Round, e.Term, e.Count)
+		ticks, ok := s.confirmed[e.Peer].promises[confirmation{n.id, e.Term, e.Round}]
+		s.require("confirmation", ok && ticks >= e.Count, "node %d did not confirm round %d of term %d with a promise of %d ticks", e.Peer, e.Round, e.Term, e.Count)
 		promised = min(ticks, e.Count)
 	}
 	l.heard[e.Peer] = max(l.heard[e.Peer], e.Round)
@@ -73,27 +73,28 @@ func (s *Spec) hear(n *node, e Event) {
 	}
 }
 
-// Of a promise, leaseSlackTicks do not count: two ticks may follow a question at once. The leader's clock may be slow while that of the voter is fast, by rateErrorPercent each.
+// A lease is leaseSlackTicks shorter than the promises that it rests on, as ticks of a voter may come at once, and allows for clocks whose rates are off by rateErrorPercent.
 const leaseSlackTicks, rateErrorPercent = 3, 10
 
-// lease returns for how long after its question a leader may rest on a promise.
+// lease returns how long a lease lasts that rests on a promise of so many ticks, in nanoseconds from the question.
 func (n *node) lease(promised uint64) int64 {
+	promised = min(promised, promiseMax)
 	return int64(promised-min(promised, leaseSlackTicks)) * n.tick * (100 - rateErrorPercent) / (100 + rateErrorPercent)
 }
 
-// isConfirmed reports whether voters have confirmed a round that did not begin before a step.
-func (l *leading) isConfirmed(n *node, c Config, turn uint64) bool {
+// isConfirmed reports whether a quorum of c has confirmed a round that began in a step or later.
+func (l *leading) isConfirmed(n *node, c Config, step uint64) bool {
 	return c.quorum(func(id uint64) bool {
 		if id == n.id {
 			return true
 		}
 		// Numbers of rounds grow, so a later one confirms this one as well.
 		began, ok := l.rounds[l.heard[id]]
-		return ok && began.turn >= turn
+		return ok && began.step >= step
 	})
 }
 
-// isLeased reports whether a quorum has promised to elect nobody else yet.
+// isLeased reports whether promises of a quorum of c have not run out.
 func (l *leading) isLeased(n *node, c Config) bool {
 	if l.forgone {
 		return false

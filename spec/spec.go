@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Violation is an event that the specification does not permit.
+// Violation says why the specification does not permit an event.
 type Violation struct {
-	// Number is that of the event, from 0. Rule is the name of the rule; see the package comment.
+	// Number counts the events before it. Rule is the name of the rule; see the package comment.
 	Number uint64
 	Event  Event
 	Rule   string
@@ -18,21 +18,21 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("event %d, %s of node %d: rule %s: %s", v.Number, v.Event.Kind, v.Event.Node, v.Rule, v.Why)
 }
 
-// Spec is the state of a run.
+// Spec is the state of a run: what its events have said so far.
 type Spec struct {
-	// Ignored are rules that are not checked.
+	// Ignored are the names of rules that are not checked.
 	Ignored []string
 
 	number    uint64
 	event     *Event
 	violation *Violation
 
-	nodes   map[uint64]*node    // by process
-	vouched map[uint64]*vouched // by node
-	leaders map[place]uint64    // by term
-	log     map[place]entry     // by index
-	lines   map[lineKey]*line   // timelines
-	told    map[toldKey]uint64  // fences
+	nodes     map[uint64]*node          // by process
+	confirmed map[uint64]*confirmations // by node
+	leaders   map[place]uint64          // by term
+	log       map[place]entry           // by index
+	timelines map[timelineKey]*timeline // timelines
+	told      map[toldKey]uint64        // fences
 	// answered is the largest timestamp that any node has answered.
 	answered Timestamp
 }
@@ -43,75 +43,75 @@ type entry struct{ term, digest uint64 }
 // place is an index or a term of a cluster.
 type place struct{ cluster, at uint64 }
 
-// node is a process of a member. A copy of a directory may run beside it, until the others refuse one of them.
+// node is a process of a node. Another one may run from a copy of its directory, until the others refuse one of them.
 type node struct {
 	id, cluster uint64
-	tick        int64 // length of a tick
-	// at is the time of the present step, ticks and turns the number of ticks and steps since the start.
+	tick        int64 // the length of a tick, in nanoseconds
+	// at is the time of the present step, ticks and steps the number of ticks and steps since the start.
 	at           int64
-	ticks, turns uint64
-	// term is the latest that it was seen in, termBefore that at the beginning of the step.
+	ticks, steps uint64
+	// term is the present one, termBefore that at the beginning of the step.
 	term, termBefore uint64
 	// durable is what is on its disk.
 	durable struct{ term, vote, index uint64 }
 	// voted is its latest vote.
 	voted struct{ term, vote uint64 }
-	// asked are the latest questions of leaders, and promises what was promised to which term.
+	// asked are the latest questions of leaders, promises those that it has made.
 	asked    []question
 	promises []promise
 
 	applied uint64
 	ceiling uint64
-	// config and leading may have changed within a step: an answer may rest on what was before.
+	// An answer may rest on the configuration and the leadership at the beginning of the step.
 	config, configBefore   Config
 	leading, leadingBefore *leading
 	requests               map[uint64]*request
-	// workers are the records of the applied log, by worker, of the layout space; commands those about workers that this step has applied, held what the process holds.
+	// workers are the applied records, by worker, of the layout space. commands are those about workers that were applied in this step. held are the leases under which it makes IDs.
 	workers  map[uint64]Worker
 	space    string
 	commands []*Command
 	held     []Worker
-	// fences are those of the log, fenceRounds the latest rounds for those of other logs. configAt is the step in which the configuration has changed, appliedAt when fences were applied.
+	// fences are the indexes of those in the log, appliedAt when they were applied, fenceRounds the latest rounds of an owner. configAt is the step in which the configuration changed.
 	fences                   []uint64
 	fenceBefore              uint64 // the latest when the step began
 	fencedAt                 uint64 // the step in which one was applied
 	fenceRounds              map[uint64]fenceRound
 	configAt, configAtBefore uint64
 	appliedAt                map[uint64]int64
-	fenceLease               int64 // until when it may answer for timelines by a lease
+	fenceLease               int64 // the end of its lease as an owner
 }
 
-// question is that of a leader of term, which came at a tick and asks for a promise.
+// question is that of the leader of term, which came at a tick and asked for a promise of so many ticks.
 type question struct{ term, tick, promise uint64 }
 
-// promise is that no vote for a later term is granted before a tick.
+// promise is to vote for nobody in a later term before a tick.
 type promise struct{ term, until uint64 }
 
-// confirmation of a round of a leader.
+// confirmation is that of a round of a leader.
 type confirmation struct{ to, term, round uint64 }
 
-// vouched are the latest confirmations of a node, and the largest promise of each.
-type vouched struct {
+// confirmations are the latest ones of a node, with the largest promise of each.
+type confirmations struct {
 	promises map[confirmation]uint64
 	recent   []confirmation // the oldest first
-	ended    bool           // what it says from now on is not known
+	ended    bool           // later ones are not known
 }
 
-// isKnown reports whether all that a node says is known: otherwise its word counts.
+// isKnown reports whether the messages of a node are known. Otherwise the node is taken at its word.
 func (s *Spec) isKnown(node uint64) bool {
-	v := s.vouched[node]
+	v := s.confirmed[node]
 	return v != nil && !v.ended
 }
 
 // New returns the state before anything has happened.
 func New() *Spec {
-	return &Spec{nodes: map[uint64]*node{}, vouched: map[uint64]*vouched{}, lines: map[lineKey]*line{}, told: map[toldKey]uint64{}, leaders: map[place]uint64{}, log: map[place]entry{}}
+	return &Spec{nodes: map[uint64]*node{}, confirmed: map[uint64]*confirmations{}, timelines: map[timelineKey]*timeline{}, told: map[toldKey]uint64{}, leaders: map[place]uint64{}, log: map[place]entry{}}
 }
 
-// Events returns how many events were taken.
+// Events returns the number of events that were checked.
 func (s *Spec) Events() uint64 { return s.number }
 
-// Step takes the next event. It returns the first violation from then on.
+// Step checks the next event, and changes the state by it. It returns nil, or the first violation, from then on again.
 func (s *Spec) Step(e Event) *Violation {
 	if s.violation != nil {
 		return s.violation
@@ -122,9 +122,9 @@ func (s *Spec) Step(e Event) *Violation {
 	case e.Kind == Start:
 		s.start(e)
 	case n == nil:
-		s.require("start", false, "the process of this event has not started")
+		s.require("event", false, "its process has not started")
 	case e.Kind == End:
-		s.vouched[n.id].ended = true
+		s.confirmed[n.id].ended = true
 	default:
 		s.step(n, e)
 	}
@@ -134,8 +134,8 @@ func (s *Spec) Step(e Event) *Violation {
 
 func (s *Spec) step(n *node, e Event) {
 	switch e.Kind {
-	case Turn:
-		n.turn(e)
+	case BeginStep:
+		n.beginStep(e)
 	case Tick:
 		n.ticks += e.Count
 	case Durable:
@@ -144,9 +144,9 @@ func (s *Spec) step(n *node, e Event) {
 		s.role(n, e)
 	case State:
 		s.require("ceiling", n.ceiling == e.Ceiling, "its ceiling is %d, and the log says %d", e.Ceiling, n.ceiling)
-		s.require("opening", !e.Serves || n.leading != nil && n.leading.open, "it issues timestamps before it has applied a reservation of its term")
+		s.require("opening", !e.Serves || n.leading != nil && n.leading.open, "it issues timestamps, and has applied no reservation of its term")
 	case Campaign:
-		// If it follows a leader of that term by now, the election is over, and the request was only slow.
+		// If the term has a leader by now, the request was slow, and does no harm.
 		over := slices.ContainsFunc(n.asked, func(q question) bool { return q.term == e.Term })
 		s.require("disk", over || n.durable.index >= e.Index, "it campaigns with a log to %d, and has %d on disk", e.Index, n.durable.index)
 	case Entry:
@@ -159,25 +159,25 @@ func (s *Spec) step(n *node, e Event) {
 		for _, w := range e.Workers {
 			n.workers[w.Worker] = w
 		}
-	case Granted:
+	case WorkerLeases:
 		s.workersChanged(n, e)
-	case Held:
+	case WorkersHeld:
 		n.held = e.Workers
 		s.checkHeld(n)
 	case Vote:
 		s.vote(n, e)
-	case Grant:
+	case VoteSent:
 		s.require("disk", n.durable.term > e.Term || n.durable.term == e.Term && n.durable.vote == e.Peer, "the vote for node %d in term %d is not on disk", e.Peer, e.Term)
 	case Ack:
-		// Once a later term is on disk, an entry that was cut off in it is as good as one that was on disk before: the acknowledgement was only slow.
+		// If a later term is on disk, which has cut the entry off, the acknowledgement was slow, and does no harm.
 		s.require("disk", n.durable.index >= e.Index || n.durable.term > e.Term, "it acknowledges the log to %d, and has %d on disk", e.Index, n.durable.index)
 	case Ask:
 		n.ask(e)
 	case Asked:
 		n.noteAsked(e)
-	case Vouch:
-		s.vouch(n, e)
-	case Vouched:
+	case Confirm:
+		s.confirm(n, e)
+	case Confirmed:
 		s.hear(n, e)
 	case Append:
 		n.appended(e)
@@ -186,8 +186,8 @@ func (s *Spec) step(n *node, e Event) {
 	case TellFence:
 		s.tellFence(n, e)
 	case ToldFence:
-		s.toldFence(n, e.Process, e)
-	case Depose:
+		s.toldFence(n, e)
+	case Transfer:
 		if l := n.leading; l != nil {
 			l.forgone = true
 		}
@@ -196,7 +196,7 @@ func (s *Spec) step(n *node, e Event) {
 	case Answer:
 		s.answer(n, e)
 	default:
-		s.require("start", false, "there are no events of this kind")
+		s.require("event", false, "there are no events of this kind")
 	}
 }
 
@@ -214,15 +214,15 @@ func (s *Spec) start(e Event) {
 	n.durable.term, n.durable.vote, n.durable.index = e.Term, e.Peer, e.Index
 	n.voted.term, n.voted.vote = e.Term, e.Peer
 	s.nodes[e.Process] = n
-	if s.vouched[e.Node] == nil {
-		s.vouched[e.Node] = &vouched{promises: map[confirmation]uint64{}}
+	if s.confirmed[e.Node] == nil {
+		s.confirmed[e.Node] = &confirmations{promises: map[confirmation]uint64{}}
 	}
-	s.vouched[e.Node].ended = false
+	s.confirmed[e.Node].ended = false
 }
 
-// turn begins a step.
-func (n *node) turn(e Event) {
-	n.turns++
+// beginStep begins a step.
+func (n *node) beginStep(e Event) {
+	n.steps++
 	n.commands, n.configAtBefore, n.fenceBefore = nil, n.configAt, n.fence()
 	n.at, n.termBefore, n.configBefore, n.leadingBefore = e.At, n.term, n.config, n.leading
 }
@@ -256,7 +256,7 @@ func (s *Spec) entry(n *node, e Event) {
 	s.log[at] = this
 	n.applied = e.Index
 	if e.Command.Fence {
-		n.appliedAt[e.Index], n.fencedAt = n.at, n.turns
+		n.appliedAt[e.Index], n.fencedAt = n.at, n.steps
 	}
 	before := n.ceiling
 	switch c := e.Command; {
@@ -282,7 +282,7 @@ const ceilingMax = 1<<63 - 1
 
 func (n *node) changeConfig(c Config) {
 	n.extendFenceLease()
-	n.config, n.configAt = c, n.turns
+	n.config, n.configAt = c, n.steps
 	if l := n.leading; l != nil {
 		l.notBefore, l.promised = n.at, map[uint64]int64{}
 	}

@@ -2,8 +2,8 @@ package spec
 
 import "slices"
 
-// electionTicks is for how many ticks after its start a node does not know what its former process has promised, and the longest promise.
-const electionTicks = 10
+// promiseMax is the longest promise that a leader asks for, in ticks. For as long after its start a node does not know what its former process has promised.
+const promiseMax = 10
 
 // vote checks a vote that the node has decided on.
 func (s *Spec) vote(n *node, e Event) {
@@ -13,7 +13,7 @@ func (s *Spec) vote(n *node, e Event) {
 	if e.Transfer || n.isAlone() {
 		return
 	}
-	s.require("start", n.ticks >= electionTicks, "it votes for node %d in term %d, %d ticks after its start", e.Peer, e.Term, n.ticks)
+	s.require("start", n.ticks >= promiseMax, "it votes for node %d in term %d, %d ticks after its start", e.Peer, e.Term, n.ticks)
 	for _, p := range n.promises {
 		s.require("promise", p.term >= e.Term || n.ticks >= p.until, "it votes for node %d in term %d, and has promised the leader of term %d not to, for %d ticks more", e.Peer, e.Term, p.term, p.until-min(p.until, n.ticks))
 	}
@@ -24,27 +24,27 @@ func (n *node) isAlone() bool {
 	return len(n.config.Outgoing) == 0 && len(n.config.Voters) == 1 && n.config.Voters[0] == n.id
 }
 
-// noteAsked notes a question of a leader: the latest of each term and promise.
+// noteAsked notes the latest question of each term and promise.
 func (n *node) noteAsked(e Event) {
 	n.asked = slices.DeleteFunc(n.asked, func(q question) bool { return q.term == e.Term && q.promise == e.Count || q.term < n.termBefore })
 	n.asked = append(n.asked, question{term: e.Term, tick: n.ticks, promise: e.Count})
 }
 
-// vouch checks that a node answers a leader of its own term, and that it promises what it was asked for.
-func (s *Spec) vouch(n *node, e Event) {
-	s.require("vouch", e.Term >= n.termBefore, "it confirms round %d of term %d, and is in term %d", e.Round, e.Term, n.termBefore)
+// confirm checks a confirmation, and notes the promise that it makes.
+func (s *Spec) confirm(n *node, e Event) {
+	s.require("confirmation", e.Term >= n.termBefore, "it confirms round %d of term %d, and is in term %d", e.Round, e.Term, n.termBefore)
 	if e.Count > 0 {
 		i := slices.IndexFunc(n.asked, func(q question) bool { return q.term == e.Term && q.promise >= e.Count })
-		s.require("promise", i >= 0, "it promises the leader of term %d %d ticks, for which that has not asked", e.Term, e.Count)
+		s.require("promise", i >= 0, "it promises the leader of term %d %d ticks, and was not asked for as many", e.Term, e.Count)
 		if i >= 0 {
 			n.promises = slices.DeleteFunc(n.promises, func(p promise) bool { return p.until <= n.ticks })
 			n.promises = append(n.promises, promise{e.Term, n.asked[i].tick + e.Count})
 		}
 	}
 	key := confirmation{e.Peer, e.Term, e.Round}
-	v := s.vouched[n.id]
+	v := s.confirmed[n.id]
 	if _, ok := v.promises[key]; !ok {
-		if v.recent = append(v.recent, key); len(v.recent) > vouchedMax {
+		if v.recent = append(v.recent, key); len(v.recent) > confirmationsMax {
 			delete(v.promises, v.recent[0])
 			v.recent = v.recent[1:]
 		}
@@ -52,5 +52,5 @@ func (s *Spec) vouch(n *node, e Event) {
 	v.promises[key] = max(v.promises[key], e.Count)
 }
 
-// vouchedMax is how many confirmations of a node are kept, and roundsMax how many rounds of a leader. One that is older confirms nothing.
-const vouchedMax, roundsMax = 1024, 64
+// confirmationsMax is how many confirmations of a node are kept, roundsMax how many rounds of a leader or an owner. Older ones confirm nothing.
+const confirmationsMax, roundsMax = 1024, 64

@@ -2,7 +2,7 @@ package spec
 
 import "slices"
 
-// Worker is the right to make the ids of one number whose milliseconds lie from Start to End. The log has a record of each: its latest grant. Node and Session are its holder, 0 for nobody.
+// Worker is the record of a worker: its latest lease. The process Session of Node, both 0 for nobody, may make the IDs of this worker whose unix millisecond is at least Start and below End.
 type Worker struct {
 	Worker  uint64 `json:"w"`
 	Node    uint64 `json:"n,omitempty"`
@@ -12,7 +12,7 @@ type Worker struct {
 	Revoked bool   `json:"revoked,omitempty"`
 }
 
-// Lease asks for workers, or for later ends of those that a process holds. Space names the layout of ids.
+// Lease asks for worker leases from From until Until, in unix milliseconds, or for later ends of those that the process holds. Space names the layout of IDs.
 type Lease struct {
 	Node    uint64 `json:"n,omitempty"`
 	Session uint64 `json:"s"`
@@ -28,17 +28,17 @@ func (q *Lease) space() string {
 	return q.Space
 }
 
-// Used ends the grant of a worker that began at Start: nothing from Next on was used. For a revocation Next is 0.
+// Used names the lease of Worker that began at Start. No ID was made from the millisecond Next on; it does not count in a revocation.
 type Used struct {
 	Worker uint64 `json:"w"`
 	Start  uint64 `json:"f"`
 	Next   uint64 `json:"l,omitempty"`
 }
 
-// workersChanged checks records that have changed in this step: a command that was applied in it has to explain each.
+// workersChanged checks the records that have changed in this step against the commands that were applied in it.
 func (s *Spec) workersChanged(n *node, e Event) {
 	for _, w := range e.Workers {
-		s.require("grant", n.explains(w), "no command that was applied makes %+v of %+v", w, n.workers[w.Worker])
+		s.require("grant", n.explains(w), "the commands that were applied do not change %+[2]v to %+[1]v", w, n.workers[w.Worker])
 		n.workers[w.Worker] = w
 	}
 	if len(n.commands) == 1 && n.space == "" {
@@ -47,8 +47,8 @@ func (s *Spec) workersChanged(n *node, e Event) {
 	s.checkHeld(n)
 }
 
-// explains reports whether the command about workers of this step may have changed a record to w. Grants of a worker do not overlap: one begins at or after the end of the one before, which
-// a release sets back to what was used. Of a process that catches up, and so applies several in a step, the order of the grants is checked only; others have applied them one by one.
+// explains reports whether the command about workers that was applied in this step may have changed a record to w. If there were several, as on a process that catches up, only the order of
+// the leases is checked; other processes have applied the commands one by one.
 func (n *node) explains(w Worker) bool {
 	old, known := n.workers[w.Worker]
 	if len(n.commands) != 1 {
@@ -74,10 +74,10 @@ func (n *node) explains(w Worker) bool {
 func (s *Spec) checkHeld(n *node) {
 	for _, h := range n.held {
 		w := n.workers[h.Worker]
-		if w.Start != h.Start { // it has ended
-			s.require("hold", w.Start >= h.End, "it holds %+v, and the log has granted %+v", h, w)
+		if w.Start != h.Start { // that lease has ended
+			s.require("hold", w.Start >= h.End, "it makes IDs under %+v, and the log has %+v", h, w)
 			continue
 		}
-		s.require("hold", w.Session == h.Session && w.Node == h.Node && w.End >= h.End, "it holds %+v, and the log says %+v", h, w)
+		s.require("hold", w.Session == h.Session && w.Node == h.Node && w.End >= h.End, "it makes IDs under %+v, and the log has %+v", h, w)
 	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 type verifyCmd struct {
-	Driver      []string          `arg:"" optional:"" name:"driver" complete:"files" help:"With --system exec: a driver and its arguments, after --. Or trace FILE...: what nodes have written to TRACE_FILE is held against the specification of the protocol, and nothing is run."`
+	Driver      []string          `arg:"" optional:"" name:"driver" complete:"files" help:"With --system exec: a driver and its arguments, after --. Or: trace FILE..., to check what nodes have written to TRACE_FILE."`
 	System      string            `name:"system" default:"isotone" complete:"isotone,redis,postgres,http,exec" help:"The system: isotone, redis, postgres or http, or exec for a driver of your own."`
 	Option      map[string]string `name:"option" short:"o" placeholder:"KEY=VALUE" help:"An option of the driver; --system NAME --options lists them. Can be repeated."`
 	Options     bool              `name:"options" help:"Print what the system is, what it promises and the options of its driver, and run nothing."`
@@ -54,7 +54,7 @@ func (verifyCmd) Help() string {
 		"  isotone verify trace node1.trace\n\n" +
 		"Nodes listen on 127.0.0.1 or, if the links between them are to be cut, in network namespaces of their own, which takes root. Nodes, namespaces and rules " +
 		"end with this command, however it ends. docs/verify.md has the protocol of drivers.\n\n" +
-		"verify trace takes the files that nodes have written to TRACE_FILE: of one node, whose word for what others say is taken, or of all nodes if they ran on one machine.\n\n" +
+		"verify trace runs nothing. It checks what nodes have written to TRACE_FILE against a specification of the protocol: the file of one node, or those of several nodes that ran on one machine. Of the flags it takes --json only, after the files.\n\n" +
 		"It exits with code 1 if the system broke what it promises, an event is not permitted, or the run failed."
 }
 
@@ -66,6 +66,9 @@ func (c *verifyCmd) Run(ctx context.Context, con console) error {
 	case c.Options:
 		return c.describe(ctx, con)
 	case c.System == "isotone" && len(c.Driver) > 0 && c.Driver[0] == "trace":
+		if c.Report != "" || c.Replay != "" || c.Dir != "" || len(c.Endpoint) > 0 || len(c.Faults) > 0 || len(c.Option) > 0 {
+			return usagef("verify trace: it runs nothing, and of the flags takes --json only")
+		}
 		return verifyTrace(ctx, con, c.Driver[1:], c.JSON)
 	}
 	ignoreBrokenPipe()

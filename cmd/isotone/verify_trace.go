@@ -10,11 +10,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/isotone/isotone/internal/inspect/eventlog"
+	"github.com/isotone/isotone/internal/inspect/protocoltrace"
 	"github.com/isotone/isotone/spec"
 )
 
-// traceResult is what the specification says of event logs.
+// traceResult is what the specification says of protocol traces.
 type traceResult struct {
 	Events    uint64        `json:"events"`
 	Answers   uint64        `json:"answers"`
@@ -32,12 +32,12 @@ type refusedEvent struct {
 	Event  spec.Event `json:"event"`
 }
 
-// verifyTrace holds what nodes have written to files against the specification.
+// verifyTrace checks files that nodes have written to TRACE_FILE against the specification.
 func verifyTrace(ctx context.Context, con console, files []string, asJSON bool) error {
 	if len(files) == 0 {
 		return usagef("verify trace: want the files that nodes have written to TRACE_FILE")
 	}
-	var logs []io.Reader
+	var traces []io.Reader
 	for i, name := range files {
 		if slices.Contains(files[:i], name) {
 			return usagef("verify trace: %s is given twice", name)
@@ -47,9 +47,9 @@ func verifyTrace(ctx context.Context, con console, files []string, asJSON bool) 
 			return usagef("verify trace: %v", err)
 		}
 		defer f.Close()
-		logs = append(logs, f)
+		traces = append(traces, f)
 	}
-	r, err := checkTrace(ctx, logs)
+	r, err := checkTrace(ctx, traces)
 	if err != nil {
 		return fmt.Errorf("verify trace: %w", err)
 	}
@@ -62,11 +62,11 @@ func verifyTrace(ctx context.Context, con console, files []string, asJSON bool) 
 	return nil
 }
 
-// checkTrace holds event logs against the specification.
-func checkTrace(ctx context.Context, logs []io.Reader) (traceResult, error) {
+// checkTrace checks protocol traces against the specification.
+func checkTrace(ctx context.Context, traces []io.Reader) (traceResult, error) {
 	var r traceResult
 	began, s := time.Now(), spec.New()
-	err := eventlog.Merge(logs, func(e spec.Event) error {
+	err := protocoltrace.Merge(traces, func(e spec.Event) error {
 		switch e.Kind {
 		case spec.Start:
 			r.Processes++

@@ -9,14 +9,14 @@ import (
 
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/sim"
-	"github.com/isotone/isotone/internal/inspect/eventlog"
+	"github.com/isotone/isotone/internal/inspect/protocoltrace"
 )
 
-// simulatedTrace returns the event log of a simulated cluster.
+// simulatedTrace returns the path of the protocol trace of a simulated cluster.
 func simulatedTrace(t *testing.T) string {
 	t.Helper()
 	path, now := filepath.Join(t.TempDir(), "trace"), int64(0)
-	w, err := eventlog.Open(path, func() int64 { now++; return now })
+	w, err := protocoltrace.Open(path, func() int64 { now++; return now })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +91,7 @@ func TestVerifyTrace_SaysWhatItWants(t *testing.T) {
 		want string
 	}{
 		{nil, 2, "want the files"},
+		{[]string{other, "--report", "x.html"}, 2, "takes --json only"},
 		{[]string{filepath.Join(dir, "none")}, 2, "no such file"},
 		{[]string{empty}, 1, "there is no event"},
 		{[]string{empty, empty}, 2, "given twice"},

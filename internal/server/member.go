@@ -65,13 +65,13 @@ type Member struct {
 	// forwarding is nil unless FORWARD is set.
 	forwarding *forwarding
 	// unfollow ends following the files of the certificate, and waits for that.
-	unfollow func()
-	admin    *adminServer    // nil without ADMIN_ADDR
-	metrics  *adminServer    // nil without METRICS_ADDR
-	operator *adminServer    // of the Unix socket; nil where none can be made
-	trace    *trace.Exporter // nil without TRACE_ENDPOINT
-	stepLog  stepLog
-	close    func() error // end, once
+	unfollow      func()
+	admin         *adminServer    // nil without ADMIN_ADDR
+	metrics       *adminServer    // nil without METRICS_ADDR
+	operator      *adminServer    // of the Unix socket; nil where none can be made
+	trace         *trace.Exporter // nil without TRACE_ENDPOINT
+	protocolTrace protocolTrace
+	close         func() error // end, once
 }
 
 // Sockets are what a member listens on.
@@ -223,7 +223,7 @@ func Start(s *config.Settings, so Sockets, o Options, log *slog.Logger) (*Member
 		}
 		forwarder = m.forwarding.forwarder
 	}
-	if m.stepLog, err = openStepLog(s.TraceFile, log); err != nil {
+	if m.protocolTrace, err = openProtocolTrace(s.TraceFile, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("TRACE_FILE: %w", err), so.Close(), m.forwarding.close())
 	}
 	m.trace = startTracing(s.TraceEndpoint, s.TraceSample, "isotone", o.Version, strconv.FormatUint(s.NodeID, 10), metrics.Registry(), log)
@@ -258,7 +258,7 @@ func Start(s *config.Settings, so Sockets, o Options, log *slog.Logger) (*Member
 		Level:                 o.Level,
 		SnapshotEvery:         o.Snapshots,
 		Steps:                 o.Steps,
-		Observe:               m.stepLog.observe,
+		Observe:               m.protocolTrace.observe,
 		Log:                   log,
 		Metrics:               metrics,
 		Trace:                 m.trace,

@@ -88,14 +88,14 @@ internal/proxy/forward:         . internal/core/timeline internal/host/loop inte
 
 internal/inspect/survey:        .
 spec:
-internal/inspect/eventlog:      . internal/core/oracle internal/core/replica internal/core/timeline spec ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/inspect/protocoltrace: . internal/core/oracle internal/core/replica internal/core/timeline spec ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/inspect/decode:        . snowflake
 internal/inspect/dashboard:     . internal/inspect/survey
 internal/inspect/doctor:        internal/core/oracle internal/core/session internal/core/timeline internal/auth/certname internal/front internal/inspect/survey
 internal/inspect/doctor/probe:  internal/front internal/inspect/survey internal/inspect/doctor ; golang.org/x/sys
 
 internal/operator:              . client internal/core/oracle internal/host/config internal/auth/address internal/host/listen internal/host/peer internal/front internal/front/admin internal/inspect/survey
-internal/server:                . client snowflake internal/proxy/balance internal/core/oracle internal/core/timeline internal/inspect/dashboard internal/inspect/doctor internal/proxy/forward internal/front internal/front/admin internal/front/gate internal/front/grpc internal/front/http1 internal/front/http2 internal/front/httpapi internal/front/pd internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/requestid internal/front/web internal/auth/access internal/host/backup internal/auth/address internal/auth/certname internal/host/config internal/auth/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply internal/inspect/survey internal/inspect/eventlog internal/core/replica ; github.com/prometheus/client_golang github.com/quic-go/quic-go
+internal/server:                . client snowflake internal/proxy/balance internal/core/oracle internal/core/timeline internal/inspect/dashboard internal/inspect/doctor internal/proxy/forward internal/front internal/front/admin internal/front/gate internal/front/grpc internal/front/http1 internal/front/http2 internal/front/httpapi internal/front/pd internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/requestid internal/front/web internal/auth/access internal/host/backup internal/auth/address internal/auth/certname internal/host/config internal/auth/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply internal/inspect/survey internal/inspect/protocoltrace internal/core/replica ; github.com/prometheus/client_golang github.com/quic-go/quic-go
 
 internal/check/await:
 internal/check/rig:             internal/check/await internal/auth/access internal/front internal/host/loop
@@ -116,7 +116,7 @@ internal/check/demo:            . client internal/core/lincheck internal/check/c
 internal/check/demofencing:     . client internal/reply internal/check/bench internal/check/child internal/check/cluster internal/check/ports internal/check/svg
 internal/check/demolive:        . internal/reply internal/live internal/check/bench internal/check/cluster internal/check/svg
 internal/check/demoscale:       . internal/front/stats internal/proxy internal/proxy/balance internal/check/bench internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
-internal/check/chaos:           . internal/core/lincheck internal/core/oracle internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/namespace internal/check/ports internal/check/strace internal/check/svg internal/inspect/eventlog spec ; golang.org/x/sys github.com/quic-go/quic-go
+internal/check/chaos:           . internal/core/lincheck internal/core/oracle internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/namespace internal/check/ports internal/check/strace internal/check/svg internal/inspect/protocoltrace spec ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/fakecluster:     internal/inspect/survey
 conformance/vectors:
 internal/check/conformance:     . snowflake internal/core/interval internal/core/lincheck internal/host/steady internal/check/child internal/check/cluster internal/check/ports conformance/vectors

@@ -1,4 +1,4 @@
-package eventlog
+package protocoltrace
 
 import (
 	"errors"
@@ -8,14 +8,14 @@ import (
 	"github.com/isotone/isotone/spec"
 )
 
-// Merge calls do with each event of several event logs, those of the processes of one machine, in the order in which they happened: that of their steps. Of several logs, each ends with an
-// event of that ([spec.End]), and all are of the same run of the machine, whose clock begins again with the next one. It stops at the first error, of do or of a log, which has the name
-// of the log if that is a file.
-func Merge(logs []io.Reader, do func(spec.Event) error) error {
-	sources := make([]*source, len(logs))
-	for i, log := range logs {
-		sources[i] = &source{lines: newReader(log), several: len(logs) > 1}
-		if f, ok := log.(interface{ Name() string }); ok {
+// Merge reads the traces of processes of one machine, and calls do with their events in the order in which the steps began. With several traces it adds [spec.End] where one of them ends,
+// and refuses a trace that goes on after a restart of the machine, as the clock begins anew then. It stops at the first error: that of do, or one that names the line, and the file if it has a
+// name.
+func Merge(traces []io.Reader, do func(spec.Event) error) error {
+	sources := make([]*source, len(traces))
+	for i, trace := range traces {
+		sources[i] = &source{lines: newReader(trace), several: len(traces) > 1}
+		if f, ok := trace.(interface{ Name() string }); ok {
 			sources[i].name = f.Name() + ": "
 		}
 		if err := sources[i].fill(); err != nil {
@@ -41,7 +41,7 @@ func Merge(logs []io.Reader, do func(spec.Event) error) error {
 		if err := first.fill(); err != nil {
 			return err
 		}
-		if len(first.step) == 0 && len(logs) > 1 {
+		if len(first.step) == 0 && len(traces) > 1 {
 			if err := do(spec.Event{Kind: spec.End, Node: last.Node, Process: last.Process}); err != nil {
 				return err
 			}
@@ -49,10 +49,10 @@ func Merge(logs []io.Reader, do func(spec.Event) error) error {
 	}
 }
 
-// rebootGap is how far the clock of a machine has to go back, in nanoseconds, to tell that it was started again.
+// rebootGap is how far the clock has to go back, in nanoseconds, for the machine to have been started again.
 const rebootGap = 1e9
 
-// source is an event log of which the next step is known.
+// source is a trace, and its next step.
 type source struct {
 	lines   *reader
 	name    string
@@ -66,7 +66,7 @@ type source struct {
 // fill reads the next step: that which begins a process belongs to its first one.
 func (s *source) fill() error {
 	s.step = s.step[:0]
-	turned := false
+	begun := false
 	for {
 		e := s.next
 		s.next = nil
@@ -78,15 +78,15 @@ func (s *source) fill() error {
 				return fmt.Errorf("%s%w", s.name, err)
 			}
 		}
-		if turned && (e.Kind == spec.Turn || e.Kind == spec.Start) {
+		if begun && (e.Kind == spec.BeginStep || e.Kind == spec.Start) {
 			s.next = e
 			return nil
 		}
-		if e.Kind == spec.Turn && s.several && e.Real+rebootGap < s.at {
-			return fmt.Errorf("%sline %d: the machine was started again before this step: hold what is before and after by itself, or each log by itself", s.name, s.lines.count)
+		if e.Kind == spec.BeginStep && s.several && e.Real+rebootGap < s.at {
+			return fmt.Errorf("%sline %d: the machine was started again before this step, and its clock began anew: check each trace by itself", s.name, s.lines.count)
 		}
-		if e.Kind == spec.Turn {
-			turned, s.at = true, max(s.at, e.Real)
+		if e.Kind == spec.BeginStep {
+			begun, s.at = true, max(s.at, e.Real)
 		}
 		s.step = append(s.step, *e)
 	}

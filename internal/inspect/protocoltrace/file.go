@@ -1,4 +1,4 @@
-package eventlog
+package protocoltrace
 
 import (
 	"bufio"
@@ -11,10 +11,10 @@ import (
 	"github.com/isotone/isotone/spec"
 )
 
-// lineMax bounds a line of an event log.
+// lineMax bounds a line of a trace, in bytes.
 const lineMax = 1 << 20
 
-// Writer writes events, a line each. It is not safe for concurrent use.
+// Writer writes a protocol trace: a line of JSON for each event. It is not safe for concurrent use.
 type Writer struct {
 	file  *os.File
 	clock func() int64
@@ -22,10 +22,10 @@ type Writer struct {
 	err   error
 }
 
-// Open opens an event log to append to. The readings of clock, in nanoseconds, order the steps of several processes: it is a clock that they share. If the log ends within a line,
-// because a process was killed, that is ended first.
+// Open opens a trace to append to, and creates it if there is none; only its owner may read it. clock is shared by all processes of the machine; its readings, in nanoseconds, order the steps
+// of several traces. A line that a process had not finished when it was killed is ended first.
 func Open(path string, clock func() int64) (*Writer, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -38,13 +38,13 @@ func Open(path string, clock func() int64) (*Writer, error) {
 
 // Write adds an event. It is written with the next [Writer.Flush].
 func (w *Writer) Write(e spec.Event) {
-	if e.Kind == spec.Turn {
+	if e.Kind == spec.BeginStep {
 		e.Real = w.clock()
 	}
 	w.buf = append(appendEvent(w.buf, &e), '\n')
 }
 
-// Flush writes what was added, before any of its effects leaves the process. After an error nothing is written any more.
+// Flush writes the events that were added. After an error it writes nothing more, and returns that error again.
 func (w *Writer) Flush() error {
 	if w.err == nil && len(w.buf) > 0 {
 		_, w.err = w.file.Write(w.buf)
@@ -53,7 +53,8 @@ func (w *Writer) Flush() error {
 	return w.err
 }
 
-// Observe returns an observer of a process that begins with cfg, which writes its events. It calls failed once if they cannot be written; the process goes on.
+// Observe returns an observer of a replica that starts with cfg. It writes the events of a step before the effects of that step can leave the process. If they cannot be written, it calls
+// failed once, and the process goes on.
 func (w *Writer) Observe(cfg replica.Config, failed func(error)) replica.Observer {
 	return &flusher{Observer: Observe(cfg, w.Write), w: w, failed: failed}
 }
@@ -73,7 +74,7 @@ func (f *flusher) After(r *replica.Replica, e *replica.Effects) {
 	}
 }
 
-// Close flushes and closes the log.
+// Close flushes and closes the trace.
 func (w *Writer) Close() error {
 	err := w.Flush()
 	if closing := w.file.Close(); err == nil {
@@ -86,7 +87,7 @@ func (w *Writer) Close() error {
 func appendEvent(b []byte, e *spec.Event) []byte {
 	line, err := json.Marshal(e)
 	if err != nil {
-		panic(fmt.Sprintf("eventlog: %v", err)) // it has numbers and names only
+		panic(fmt.Sprintf("protocoltrace: %v", err)) // it has numbers and names only
 	}
 	return append(b, line...)
 }

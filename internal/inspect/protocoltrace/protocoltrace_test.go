@@ -1,4 +1,4 @@
-package eventlog_test
+package protocoltrace_test
 
 import (
 	"flag"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/sim"
-	"github.com/isotone/isotone/internal/inspect/eventlog"
+	"github.com/isotone/isotone/internal/inspect/protocoltrace"
 	"github.com/isotone/isotone/spec"
 )
 
@@ -25,7 +25,7 @@ func check(seed uint64, ignored ...string) (v *spec.Violation, events uint64, si
 	s := spec.New()
 	s.Ignored = ignored
 	r := sim.Run(sim.Options{Seed: seed, Lease: true, Observe: func(cfg replica.Config) replica.Observer {
-		return eventlog.Observe(cfg, func(e spec.Event) { v = s.Step(e) })
+		return protocoltrace.Observe(cfg, func(e spec.Event) { v = s.Step(e) })
 	}})
 	return v, s.Events(), r.Violation
 }
@@ -47,7 +47,7 @@ func TestSpec_PermitsWhatTheCodeDoes(t *testing.T) {
 func TestObserve_ChangesNothing(t *testing.T) {
 	plain := sim.Run(sim.Options{Seed: 3, Lease: true})
 	seen := sim.Run(sim.Options{Seed: 3, Lease: true, Observe: func(cfg replica.Config) replica.Observer {
-		return eventlog.Observe(cfg, func(spec.Event) {})
+		return protocoltrace.Observe(cfg, func(spec.Event) {})
 	}})
 	if plain.Hash != seen.Hash {
 		t.Errorf("the run has the hash %x, and %x when observed", plain.Hash, seen.Hash)
@@ -60,7 +60,7 @@ func TestMerge_GivesBackTheOrderOfTheSteps(t *testing.T) {
 	dir, now := t.TempDir(), int64(0)
 	clock := func() int64 { now++; return now }
 	var want []spec.Event
-	writers := map[uint64]*eventlog.Writer{}
+	writers := map[uint64]*protocoltrace.Writer{}
 	r := sim.Run(sim.Options{Seed: 3, Lease: true, Observe: func(cfg replica.Config) replica.Observer {
 		node := cfg.Self.NodeID
 		path := filepath.Join(dir, fmt.Sprint(node))
@@ -75,12 +75,12 @@ func TestMerge_GivesBackTheOrderOfTheSteps(t *testing.T) {
 			fmt.Fprint(f, `{"k":"answer","n":`) // it was killed
 			f.Close()
 		}
-		w, err := eventlog.Open(path, clock)
+		w, err := protocoltrace.Open(path, clock)
 		if err != nil {
 			t.Fatal(err)
 		}
 		writers[node] = w
-		return tee{w.Observe(cfg, func(err error) { t.Error(err) }), eventlog.Observe(cfg, func(e spec.Event) { want = append(want, e) })}
+		return tee{w.Observe(cfg, func(err error) { t.Error(err) }), protocoltrace.Observe(cfg, func(e spec.Event) { want = append(want, e) })}
 	}})
 	if r.Violation != nil || len(writers) < 2 {
 		t.Fatal(r.Violation, writers)
@@ -99,7 +99,7 @@ func TestMerge_GivesBackTheOrderOfTheSteps(t *testing.T) {
 	}
 	var got []spec.Event
 	s := spec.New()
-	err := eventlog.Merge(logs, func(e spec.Event) error {
+	err := protocoltrace.Merge(logs, func(e spec.Event) error {
 		e.Real = 0
 		got = append(got, e)
 		if v := s.Step(e); v != nil {
@@ -114,7 +114,7 @@ func TestMerge_GivesBackTheOrderOfTheSteps(t *testing.T) {
 	steps := func(list []spec.Event) []spec.Event {
 		began := map[uint64]bool{}
 		return slices.DeleteFunc(slices.Clone(list), func(e spec.Event) bool {
-			began[e.Process] = began[e.Process] && e.Kind != spec.Start || e.Kind == spec.Turn
+			began[e.Process] = began[e.Process] && e.Kind != spec.Start || e.Kind == spec.BeginStep
 			return !began[e.Process] || e.Kind == spec.Restore || e.Kind == spec.End
 		})
 	}
@@ -130,23 +130,23 @@ func (t tee) Before(in *replica.Input) { t[0].Before(in); t[1].Before(in) }
 
 func (t tee) After(r *replica.Replica, e *replica.Effects) { t[0].After(r, e); t[1].After(r, e) }
 
-// TestMerge_RefusesWhatIsNoEventLog, and says where.
-func TestMerge_RefusesWhatIsNoEventLog(t *testing.T) {
+// TestMerge_RefusesWhatIsNoTrace, and says where.
+func TestMerge_RefusesWhatIsNoTrace(t *testing.T) {
 	for text, want := range map[string]string{
 		"hello\n":                            "line 1 is no event",
 		"{}\n":                               "line 1 is no event",
 		`{"k":"entry","n":1}`:                "line 1 is no event",
 		`{"k":"restore","n":1}`:              "line 1 is no event",
 		`{"k":"start","n":1}` + "\n[]\n[]\n": "line 2 is no event",
-		`{"k":"start","n":1}` + "\n[]\n{\"k\":\"turn\"}": "line 2 is no event",
+		`{"k":"start","n":1}` + "\n[]\n{\"k\":\"step\"}": "line 2 is no event",
 	} {
-		err := eventlog.Merge([]io.Reader{strings.NewReader(text)}, func(spec.Event) error { return nil })
+		err := protocoltrace.Merge([]io.Reader{strings.NewReader(text)}, func(spec.Event) error { return nil })
 		if err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if err := eventlog.Merge([]io.Reader{strings.NewReader("")}, func(spec.Event) error { return nil }); err != nil {
-		t.Errorf("an empty log: %v", err)
+	if err := protocoltrace.Merge([]io.Reader{strings.NewReader("")}, func(spec.Event) error { return nil }); err != nil {
+		t.Errorf("an empty trace: %v", err)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestSpec_BelievesNodesWithoutEvents(t *testing.T) {
 				s = spec.New()
 				specs[cfg.Self.NodeID] = s
 			}
-			return eventlog.Observe(cfg, func(e spec.Event) {
+			return protocoltrace.Observe(cfg, func(e spec.Event) {
 				if v := s.Step(e); v != nil {
 					refused[e.Node] = v
 				}
@@ -187,7 +187,7 @@ func TestSpec_RefusesARangeThatEndsBeforeItBegins(t *testing.T) {
 		for seed := uint64(0); seed < 12 && !found; seed++ {
 			s := spec.New()
 			sim.Run(sim.Options{Seed: seed, Lease: true, Observe: func(cfg replica.Config) replica.Observer {
-				return eventlog.Observe(cfg, func(e spec.Event) {
+				return protocoltrace.Observe(cfg, func(e spec.Event) {
 					if !found && e.Kind == spec.Answer && len(e.Ranges) > 0 && (e.Tenure != nil) == timeline {
 						found, e.Ranges = true, slices.Clone(e.Ranges)
 						e.Ranges[0].Last.Time = e.Ranges[0].First.Time - 1
@@ -207,11 +207,11 @@ func TestSpec_RefusesARangeThatEndsBeforeItBegins(t *testing.T) {
 // TestMerge_LogsMayEndAtAnyStep, as those of nodes that run while their logs are copied one after the other: what a node says after the end of its log is believed.
 func TestMerge_LogsMayEndAtAnyStep(t *testing.T) {
 	dir, now := t.TempDir(), int64(0)
-	writers := map[uint64]*eventlog.Writer{}
+	writers := map[uint64]*protocoltrace.Writer{}
 	sim.Run(sim.Options{Seed: 3, Lease: true, Observe: func(cfg replica.Config) replica.Observer {
 		node := cfg.Self.NodeID
 		if writers[node] == nil {
-			w, err := eventlog.Open(filepath.Join(dir, fmt.Sprint(node)), func() int64 { now++; return now })
+			w, err := protocoltrace.Open(filepath.Join(dir, fmt.Sprint(node)), func() int64 { now++; return now })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +239,7 @@ func TestMerge_LogsMayEndAtAnyStep(t *testing.T) {
 			logs = append(logs, strings.NewReader(text))
 		}
 		s := spec.New()
-		if err := eventlog.Merge(logs, func(e spec.Event) error {
+		if err := protocoltrace.Merge(logs, func(e spec.Event) error {
 			if v := s.Step(e); v != nil {
 				return v
 			}
@@ -250,31 +250,14 @@ func TestMerge_LogsMayEndAtAnyStep(t *testing.T) {
 	}
 }
 
-// TestMerge_RefusesLogsOfTwoRunsOfAMachine: its clock begins again, and orders nothing.
-func TestMerge_RefusesLogsOfTwoRunsOfAMachine(t *testing.T) {
-	log := `{"k":"start","n":1,"process":1}` + "\n" + `{"k":"turn","n":1,"process":1,"real":9000000000}` + "\n" + `{"k":"start","n":1,"process":2}` + "\n" + `{"k":"turn","n":1,"process":2,"real":5}` + "\n"
-	err := eventlog.Merge([]io.Reader{strings.NewReader(log), strings.NewReader("")}, func(spec.Event) error { return nil })
+// TestMerge_RefusesTracesOfTwoRunsOfAMachine: its clock begins again, and orders nothing.
+func TestMerge_RefusesTracesOfTwoRunsOfAMachine(t *testing.T) {
+	log := `{"k":"start","n":1,"process":1}` + "\n" + `{"k":"step","n":1,"process":1,"real":9000000000}` + "\n" + `{"k":"start","n":1,"process":2}` + "\n" + `{"k":"step","n":1,"process":2,"real":5}` + "\n"
+	err := protocoltrace.Merge([]io.Reader{strings.NewReader(log), strings.NewReader("")}, func(spec.Event) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "line 4: the machine was started again") {
 		t.Error(err)
 	}
-	if err := eventlog.Merge([]io.Reader{strings.NewReader(log)}, func(spec.Event) error { return nil }); err != nil {
+	if err := protocoltrace.Merge([]io.Reader{strings.NewReader(log)}, func(spec.Event) error { return nil }); err != nil {
 		t.Errorf("by itself: %v", err)
-	}
-}
-
-// TestSpec_RefusesEventsThatItDoesNotKnow: none is skipped in silence.
-func TestSpec_RefusesEventsThatItDoesNotKnow(t *testing.T) {
-	for _, list := range [][]spec.Event{
-		{{Kind: spec.Turn, Node: 1, Process: 7}},
-		{{Kind: spec.Start, Node: 1, Process: 7}, {Kind: "bogus", Node: 1, Process: 7}},
-	} {
-		s := spec.New()
-		var v *spec.Violation
-		for _, e := range list {
-			v = s.Step(e)
-		}
-		if v == nil || v.Rule != "start" || v.Number != uint64(len(list)-1) {
-			t.Errorf("%v: %v", list, v)
-		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/isotone/isotone/internal/inspect/eventlog"
+	"github.com/isotone/isotone/internal/inspect/protocoltrace"
 	"github.com/isotone/isotone/spec"
 )
 
@@ -32,7 +32,7 @@ func (c *Cluster) CheckTraces() uint64 {
 		logs = append(logs, f)
 	}
 	s := spec.New()
-	err := eventlog.Merge(logs, func(e spec.Event) error {
+	err := protocoltrace.Merge(logs, func(e spec.Event) error {
 		if v := s.Step(e); v != nil {
 			return v
 		}

@@ -1,5 +1,5 @@
-// Package eventlog turns the steps of replicas into events of the specification (package spec), and writes, reads and merges them.
-package eventlog
+// Package protocoltrace observes replicas and turns their steps into events of the specification (package spec). A protocol trace is a file of them; see TRACE_FILE and "isotone verify trace".
+package protocoltrace
 
 import (
 	"encoding/binary"
@@ -22,14 +22,14 @@ import (
 type recorder struct {
 	node, process uint64
 	emit          func(spec.Event)
-	// turn is the beginning of the present step, until something has happened in it.
-	turn spec.Event
+	// step is the beginning of the present step, until something has happened in it.
+	step spec.Event
 	// term, leads and applied are those of the latest step.
 	term          uint64
 	leads, serves bool
 	applied       uint64
 	ceiling       uint64
-	// log has the entries that are not applied, from first on, in order; snapshot replaces what is before.
+	// log has the entries that are not applied, by index; snapshot replaces what is before.
 	log      map[uint64]*raftpb.Entry
 	snapshot *raftpb.Snapshot
 	// hard and last are what is on disk, voted the latest vote that was written.
@@ -47,7 +47,7 @@ type recorder struct {
 // position is a term and a vote.
 type position struct{ term, vote uint64 }
 
-// Observe returns an observer of a process that begins with cfg. It calls emit for each event, while a step is under way.
+// Observe returns an observer of a replica that starts with cfg. It calls emit for each event, during the step.
 func Observe(cfg replica.Config, emit func(spec.Event)) replica.Observer {
 	r := &recorder{node: cfg.Self.NodeID, process: cfg.Self.Session, emit: emit, log: map[uint64]*raftpb.Entry{}, transfers: map[uint64]uint64{}, requests: map[uint64]replica.Request{}}
 	if h := cfg.HardState; h != nil {
@@ -57,22 +57,22 @@ func Observe(cfg replica.Config, emit func(spec.Event)) replica.Observer {
 	r.voted = r.hard
 	r.write(cfg.Snapshot, cfg.Entries)
 	r.last = lastOf(r.last, cfg.Snapshot, cfg.Entries)
-	r.say(spec.Event{Kind: spec.Start, Term: r.hard.term, Peer: r.hard.vote, Index: r.last, Tick: int64(cfg.TickInterval), Cluster: cfg.Self.ClusterID})
+	r.add(spec.Event{Kind: spec.Start, Term: r.hard.term, Peer: r.hard.vote, Index: r.last, Tick: int64(cfg.TickInterval), Cluster: cfg.Self.ClusterID})
 	r.fences(cfg.Snapshot, cfg.Entries)
 	r.restore()
 	return r
 }
 
-func (r *recorder) say(e spec.Event) {
-	if e.Kind == spec.Turn {
-		r.turn = e
+func (r *recorder) add(e spec.Event) {
+	if e.Kind == spec.BeginStep {
+		r.step = e
 		return
 	}
-	if r.turn.Kind != "" && e.Kind != spec.Start {
-		turn := r.turn
-		r.turn = spec.Event{}
-		turn.Node, turn.Process = r.node, r.process
-		r.emit(turn)
+	if r.step.Kind != "" && e.Kind != spec.Start {
+		step := r.step
+		r.step = spec.Event{}
+		step.Node, step.Process = r.node, r.process
+		r.emit(step)
 	}
 	e.Node, e.Process = r.node, r.process
 	r.emit(e)
@@ -103,7 +103,7 @@ func (r *recorder) write(s *raftpb.Snapshot, entries []*raftpb.Entry) {
 // fences says which entries of a write are fences.
 func (r *recorder) fences(s *raftpb.Snapshot, entries []*raftpb.Entry) {
 	if at := s.GetMetadata().GetIndex(); at > 1 { // all founders begin with the first one
-		r.say(spec.Event{Kind: spec.Append, Fences: []uint64{at}})
+		r.add(spec.Event{Kind: spec.Append, Fences: []uint64{at}})
 	}
 	if len(entries) == 0 {
 		return
@@ -114,7 +114,7 @@ func (r *recorder) fences(s *raftpb.Snapshot, entries []*raftpb.Entry) {
 			e.Fences = append(e.Fences, one.GetIndex())
 		}
 	}
-	r.say(e)
+	r.add(e)
 }
 
 // isFence reports whether whoever answers for a timeline has to know of an entry: changes of members, owners and timelines, and ends of leases.
@@ -135,31 +135,31 @@ func isFence(e *raftpb.Entry) bool {
 
 // Before implements [replica.Observer].
 func (r *recorder) Before(in *replica.Input) {
-	r.say(spec.Event{Kind: spec.Turn, At: int64(in.Mono)})
+	r.add(spec.Event{Kind: spec.BeginStep, At: int64(in.Mono)})
 	if w := in.Persisted; w != nil {
 		if w.HardState != nil {
 			r.hard = position{w.HardState.GetTerm(), w.HardState.GetVote()}
 		}
 		r.last = lastOf(r.last, w.Snapshot, w.Entries)
-		r.say(spec.Event{Kind: spec.Durable, Term: r.hard.term, Peer: r.hard.vote, Index: r.last})
+		r.add(spec.Event{Kind: spec.Durable, Term: r.hard.term, Peer: r.hard.vote, Index: r.last})
 	}
 	for _, m := range in.Messages {
 		r.received(m)
 	}
 	for _, a := range in.OwnerAnswers {
 		if a.Session == r.process {
-			r.say(spec.Event{Kind: spec.ToldFence, Peer: a.Peer, Round: a.Round, Index: a.Fence})
+			r.add(spec.Event{Kind: spec.ToldFence, Peer: a.Peer, Round: a.Round, Index: a.Fence})
 		}
 	}
 	if in.Ticks > 0 {
-		r.say(spec.Event{Kind: spec.Tick, Count: uint64(in.Ticks)})
+		r.add(spec.Event{Kind: spec.Tick, Count: uint64(in.Ticks)})
 	}
 	for _, q := range in.Requests {
 		if len(q.Counts) == 0 {
 			continue
 		}
 		r.requests[q.Token] = q
-		r.say(spec.Event{Kind: spec.Request, Token: q.Token, Timeline: q.Timeline, Lease: q.Mode == isotone.ReadLease && q.Session == nil, Floor: spec.Timestamp(q.Floor)})
+		r.add(spec.Event{Kind: spec.Request, Token: q.Token, Timeline: q.Timeline, Lease: q.Mode == isotone.ReadLease && q.Session == nil, Floor: spec.Timestamp(q.Floor)})
 	}
 }
 
@@ -169,7 +169,7 @@ func (r *recorder) received(m *raftpb.Message) {
 	case raftpb.MsgHeartbeat:
 		e.Kind = spec.Asked
 	case raftpb.MsgHeartbeatResp:
-		if e.Kind = spec.Vouched; e.Round == 0 {
+		if e.Kind = spec.Confirmed; e.Round == 0 {
 			return
 		}
 	case raftpb.MsgTimeoutNow:
@@ -183,7 +183,7 @@ func (r *recorder) received(m *raftpb.Message) {
 	default:
 		return
 	}
-	r.say(e)
+	r.add(e)
 }
 
 // After implements [replica.Observer].
@@ -191,13 +191,13 @@ func (r *recorder) After(of *replica.Replica, e *replica.Effects) {
 	b := of.Brief()
 	if leads := b.Role == raft.StateLeader; b.Term != r.term || leads != r.leads {
 		r.term, r.leads = b.Term, leads
-		r.say(spec.Event{Kind: spec.Role, Term: b.Term, Leads: leads})
+		r.add(spec.Event{Kind: spec.Role, Term: b.Term, Leads: leads})
 	}
 	applied := r.applied
 	r.apply(b.Applied)
 	if b.Ceiling != r.ceiling || b.Serving != r.serves || applied != r.applied {
 		r.ceiling, r.serves = b.Ceiling, b.Serving
-		r.say(spec.Event{Kind: spec.State, Ceiling: b.Ceiling, Serves: b.Serving})
+		r.add(spec.Event{Kind: spec.State, Ceiling: b.Ceiling, Serves: b.Serving})
 	}
 	if r.worked || e.Changed {
 		r.workersOf(of)
@@ -209,11 +209,11 @@ func (r *recorder) After(of *replica.Replica, e *replica.Effects) {
 	}
 	for _, q := range e.AskVoters {
 		if q.Round != 0 {
-			r.say(spec.Event{Kind: spec.AskFence, Peer: q.Peer, Round: q.Round})
+			r.add(spec.Event{Kind: spec.AskFence, Peer: q.Peer, Round: q.Round})
 		}
 	}
 	for _, a := range e.TellOwners {
-		r.say(spec.Event{Kind: spec.TellFence, Peer: a.Peer, Token: a.Session, Round: a.Round, Index: a.Fence})
+		r.add(spec.Event{Kind: spec.TellFence, Peer: a.Peer, Token: a.Session, Round: a.Round, Index: a.Fence})
 	}
 	for _, m := range e.Send {
 		r.sent(m)
@@ -233,7 +233,7 @@ func (r *recorder) votes(w *replica.Write) {
 		return
 	}
 	if r.voted = v; v.vote != 0 {
-		r.say(spec.Event{Kind: spec.Vote, Term: v.term, Peer: v.vote, Transfer: r.transfers[v.vote] == v.term})
+		r.add(spec.Event{Kind: spec.Vote, Term: v.term, Peer: v.vote, Transfer: r.transfers[v.vote] == v.term})
 	}
 }
 
@@ -245,7 +245,7 @@ func (r *recorder) sent(m *raftpb.Message) {
 			return
 		}
 	case raftpb.MsgHeartbeatResp:
-		e.Kind = spec.Vouch
+		e.Kind = spec.Confirm
 	case raftpb.MsgAppResp:
 		if m.GetReject() {
 			return
@@ -255,15 +255,15 @@ func (r *recorder) sent(m *raftpb.Message) {
 		if m.GetReject() {
 			return
 		}
-		e = spec.Event{Kind: spec.Grant, Peer: m.GetTo(), Term: m.GetTerm()}
+		e = spec.Event{Kind: spec.VoteSent, Peer: m.GetTo(), Term: m.GetTerm()}
 	case raftpb.MsgVote:
 		e = spec.Event{Kind: spec.Campaign, Peer: m.GetTo(), Term: m.GetTerm(), Index: m.GetIndex()}
 	case raftpb.MsgTimeoutNow:
-		e = spec.Event{Kind: spec.Depose, Peer: m.GetTo(), Term: m.GetTerm()}
+		e = spec.Event{Kind: spec.Transfer, Peer: m.GetTo(), Term: m.GetTerm()}
 	default:
 		return
 	}
-	r.say(e)
+	r.add(e)
 }
 
 func (r *recorder) answered(a replica.Answer, of *replica.Replica) {
@@ -291,7 +291,7 @@ func (r *recorder) answered(a replica.Answer, of *replica.Replica) {
 			e.Ranges = append(e.Ranges, spec.Range{First: spec.Timestamp(g.First), Last: spec.Timestamp(last)})
 		}
 	}
-	r.say(e)
+	r.add(e)
 }
 
 // apply says what was applied up to an index.
@@ -309,7 +309,7 @@ func (r *recorder) apply(to uint64) {
 		delete(r.log, r.applied)
 		c := commandOf(e)
 		r.worked = r.worked || c.Lease != nil || c.Release != nil || c.Revoke != nil
-		r.say(spec.Event{Kind: spec.Entry, Index: e.GetIndex(), Term: e.GetTerm(), Command: c})
+		r.add(spec.Event{Kind: spec.Entry, Index: e.GetIndex(), Term: e.GetTerm(), Command: c})
 	}
 }
 
@@ -332,7 +332,7 @@ func (r *recorder) restore() {
 		}
 	}
 	r.applied = e.Index
-	r.say(e)
+	r.add(e)
 }
 
 // tenureOf returns who owns a timeline, as far as is applied.
@@ -356,19 +356,19 @@ func (r *recorder) workersOf(of *replica.Replica) {
 			}
 		}
 		if r.workers = now; len(changed) > 0 {
-			r.say(spec.Event{Kind: spec.Granted, Workers: changed})
+			r.add(spec.Event{Kind: spec.WorkerLeases, Workers: changed})
 		}
 	}
 	held := of.Status().Workers
 	if slices.Equal(held, r.held) {
 		return
 	}
-	e := spec.Event{Kind: spec.Held}
+	e := spec.Event{Kind: spec.WorkersHeld}
 	for _, w := range held {
 		e.Workers = append(e.Workers, workerOf(w))
 	}
 	r.held = held
-	r.say(e)
+	r.add(e)
 }
 
 func workerOf(w oracle.WorkerLease) spec.Worker {
@@ -436,5 +436,5 @@ func roundOf(m *raftpb.Message) uint64 {
 }
 
 func promiseOf(m *raftpb.Message) uint64 {
-	return min(max(m.GetRejectHint(), 1)-1, 10)
+	return max(m.GetRejectHint(), 1) - 1
 }
