@@ -95,7 +95,7 @@ func (r *traceResult) print(out io.Writer, asJSON bool) error {
 		text, err := json.MarshalIndent(r, "", "  ")
 		return errors.Join(err, printText(out, string(text)+"\n"))
 	}
-	text := fmt.Sprintf("%d events of %d processes, %d answers among them, in %v (%.0f a second)\n", r.Events, r.Processes, r.Answers, r.took.Round(time.Millisecond), float64(r.Events)/r.took.Seconds())
+	text := fmt.Sprintf("events %d, answers %d, processes %d; checked in %v, %.0f events a second\n", r.Events, r.Answers, r.Processes, r.took.Round(time.Millisecond), float64(r.Events)/r.took.Seconds())
 	if f := r.Refused; f == nil {
 		text += "the specification permits all of them\n"
 	} else {
