@@ -86,7 +86,7 @@ mutants: ## every deliberate bug is noticed, by the simulator or by a directed t
 	MUTANTS_FEW=0 .ci/run mutants
 
 # make spec SPEC_RUNS=1 SPEC_SEED=42
-spec: ## hold SPEC_RUNS (300) simulated runs against the specification
+spec: ## check SPEC_RUNS (300) simulated runs against the specification
 	go test -count=1 -v -timeout 0 -run Spec ./internal/inspect/protocoltrace -args -first $(or $(SPEC_SEED),0) -runs $(or $(SPEC_RUNS),300)
 
 mutant-seeds: ## record for each deliberate bug a simulator seed that notices it

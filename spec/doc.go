@@ -1,5 +1,5 @@
-// Package spec is the protocol of the oracle as a state machine, apart from the code that runs it: it imports nothing of the product. [Spec.Step] takes one event of a run after the
-// other and refuses an event that no state permits. So a run of the simulator, of a storm, or of a node in production can be held against it.
+// Package spec describes the protocol of the oracle as a state machine. It is independent of the code that runs the protocol: it imports nothing of the product. [Spec.Step] takes the events of
+// a run one by one, and refuses one that breaks a rule. The run may be one of the simulator, of real processes in a test, or of a node in production.
 //
 // What Raft promises is assumed: one leader a term, logs that agree, and that a leader has all that is committed (Ongaro and Ousterhout, "In Search of an Understandable Consensus
 // Algorithm", USENIX ATC 2014). What Raft's promises rest on in this program is checked: what is acknowledged is on disk, a node votes once in a term, and applied logs agree.

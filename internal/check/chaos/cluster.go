@@ -46,7 +46,7 @@ type Options struct {
 	Env map[string]string
 	// FaultClock gives every node a clock that [Node.SetClock] can set wrong.
 	FaultClock bool
-	// Trace has every node write its steps, for [Cluster.CheckTraces].
+	// Trace has every node write a protocol trace, for [Cluster.CheckTraces].
 	Trace bool
 	// FaultSteps lets nodes be stopped at a step by [Cluster.StopAt].
 	FaultSteps bool

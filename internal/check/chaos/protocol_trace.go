@@ -13,26 +13,26 @@ import (
 	"github.com/isotone/isotone/spec"
 )
 
-// tracePath is where a node writes its steps with [Options.Trace].
+// tracePath is where a node writes its protocol trace with [Options.Trace].
 func (c *Cluster) tracePath(id uint64) string {
 	return filepath.Join(c.Dir, fmt.Sprintf("node%d.trace", id))
 }
 
-// CheckTraces kills all nodes, holds their steps against the specification, and returns how many events there were. The cluster must have been made with [Options.Trace].
+// CheckTraces kills all nodes, checks their protocol traces against the specification, and returns the number of events. The cluster must have been made with [Options.Trace].
 func (c *Cluster) CheckTraces() uint64 {
 	c.t.Helper()
 	c.Kill()
-	var logs []io.Reader
+	var traces []io.Reader
 	for _, n := range c.Nodes {
 		f, err := os.Open(c.tracePath(n.ID))
 		if err != nil {
 			c.t.Fatal(err)
 		}
 		defer f.Close()
-		logs = append(logs, f)
+		traces = append(traces, f)
 	}
 	s := spec.New()
-	err := protocoltrace.Merge(logs, func(e spec.Event) error {
+	err := protocoltrace.Merge(traces, func(e spec.Event) error {
 		if v := s.Step(e); v != nil {
 			return v
 		}

@@ -27,10 +27,10 @@ type Tally struct {
 	gap        time.Duration
 	took       time.Duration
 	ids        int
-	events     uint64 // that the specification was asked about
+	events     uint64 // checked against the specification
 }
 
-// AddEvents adds events that were held against the specification.
+// AddEvents adds events that were checked against the specification.
 func (y *Tally) AddEvents(events uint64) { y.events += events }
 
 // NewTally returns an empty tally.
@@ -83,7 +83,7 @@ func (y *Tally) Storm() evidence.Storm {
 	s := evidence.Storm{
 		Took: y.took, Faults: fmt.Sprintf("%d faults", y.Faults()), Answered: uint64(y.outcomes["ok"]), Leased: uint64(y.answered["&mode=lease"]),
 		IDs: uint64(y.ids), Violations: uint64(y.violations + y.unexpected),
-		Note: fmt.Sprintf("%v at most for an answer after a heal; %d nodes stopped by a disk fault; %d events held against the specification", y.recovery.Round(time.Millisecond), y.stopped, y.events),
+		Note: fmt.Sprintf("%v at most for an answer after a heal; %d nodes stopped by a disk fault; %d events checked against the specification", y.recovery.Round(time.Millisecond), y.stopped, y.events),
 	}
 	for count := range maps.Values(y.outcomes) {
 		s.Operations += uint64(count)
@@ -111,7 +111,7 @@ func (y *Tally) String() string {
 	line("checked exactly, checked online", fmt.Sprintf("%d, %d", y.exact, y.online))
 	line("**violations**, unverified", fmt.Sprintf("%d, %d", y.violations, y.unverified))
 	line("snowflake IDs, all different", y.ids)
-	line("events held against the specification", y.events)
+	line("events checked against the specification", y.events)
 	line("**unexpected exits**", y.unexpected)
 	line("calms, longest wait for an answer in them", fmt.Sprintf("%d, %v", y.calms, y.recovery.Round(time.Millisecond)))
 	line("longest gap between answers", y.gap.Round(time.Millisecond))

@@ -20,7 +20,7 @@ import (
 
 var first, runs = flag.Uint64("first", 0, "the first seed"), flag.Uint64("runs", 12, "the number of simulated runs")
 
-// check holds a simulated run against the specification but for some rules, and returns what that says, how many events there were, and what the simulator says.
+// check checks a simulated run against the specification but for some rules, and returns what that says, how many events there were, and what the simulator says.
 func check(seed uint64, ignored ...string) (v *spec.Violation, events uint64, simulated error) {
 	s := spec.New()
 	s.Ignored = ignored
