@@ -65,24 +65,21 @@ func verifyTrace(ctx context.Context, con console, files []string, asJSON bool) 
 // checkTrace checks protocol traces against the specification.
 func checkTrace(ctx context.Context, traces []io.Reader) (traceResult, error) {
 	var r traceResult
-	began, s := time.Now(), spec.New()
-	err := protocoltrace.Merge(traces, func(e spec.Event) error {
+	began := time.Now()
+	events, err := protocoltrace.Check(traces, func(e spec.Event) error {
 		switch e.Kind {
 		case spec.Start:
 			r.Processes++
 		case spec.Answer:
 			r.Answers++
 		}
-		if v := s.Step(e); v != nil {
-			r.Refused = &refusedEvent{Number: v.Number + 1, Rule: v.Rule, Why: v.Why, Event: v.Event}
-			return v
-		}
 		return ctx.Err()
 	})
-	r.Events, r.took = s.Events(), time.Since(began)
+	r.Events, r.took = events, time.Since(began)
 	var v *spec.Violation
 	switch {
 	case errors.As(err, &v):
+		r.Refused = &refusedEvent{Number: v.Number + 1, Rule: v.Rule, Why: v.Why, Event: v.Event}
 		return r, nil
 	case err == nil && r.Processes == 0:
 		return r, errors.New("there is no event: want what a node wrote to TRACE_FILE")

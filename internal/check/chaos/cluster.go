@@ -46,7 +46,7 @@ type Options struct {
 	Env map[string]string
 	// FaultClock gives every node a clock that [Node.SetClock] can set wrong.
 	FaultClock bool
-	// Trace has every node write a protocol trace, for [Cluster.CheckTraces].
+	// Trace has every node write a protocol trace; see [Node.TracePath].
 	Trace bool
 	// FaultSteps lets nodes be stopped at a step by [Cluster.StopAt].
 	FaultSteps bool
@@ -115,7 +115,7 @@ func (c *Cluster) newNode(id uint64, httpAddr, raftAddr string) *Node {
 		n.Env["ISOTONE_FAULT_STEP"] = c.stepFile()
 	}
 	if c.options.Trace {
-		n.Env["TRACE_FILE"] = c.tracePath(id)
+		n.Env["TRACE_FILE"] = n.TracePath()
 	}
 	if c.options.FaultClock {
 		n.clock = filepath.Join(c.Dir, fmt.Sprintf("clock%d.json", id))

@@ -55,6 +55,9 @@ type Node struct {
 // NextLevel is the feature level of a version to come: one above that of this version.
 const NextLevel = oracle.LevelNewest + 1
 
+// TracePath is where it writes its protocol trace with [Options.Trace].
+func (n *Node) TracePath() string { return strings.TrimSuffix(n.logPath, ".log") + ".trace" }
+
 // Start runs the node. It does not wait until the node serves.
 func (n *Node) Start() {
 	n.t.Helper()

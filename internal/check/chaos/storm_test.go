@@ -3,7 +3,9 @@
 package chaos_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/namespace"
 	"github.com/isotone/isotone/internal/check/trial"
+	"github.com/isotone/isotone/internal/inspect/protocoltrace"
+	"github.com/isotone/isotone/spec"
 )
 
 // stormDefault is the length of a storm without CHAOS_MINUTES.
@@ -62,13 +66,35 @@ func TestChaos(t *testing.T) {
 			chaos.Unleash(t, c, chaos.StormOptions{
 				Seed: seed + uint64(i), For: total / time.Duration(rounds), Only: stormOnly(), Tally: tally, Intervals: intervals,
 			})
-			tally.AddEvents(c.CheckTraces())
+			tally.AddEvents(checkTraces(t, c))
 		})
 	}
 	t.Logf("all together, CHAOS_SEED=%d:\n%s", seed, all)
 	s := all.Storm()
 	s.Command, s.Settings = "make chaos", fmt.Sprintf("seed %d", seed)
 	trial.Record(t, s)
+}
+
+// checkTraces kills all nodes, checks their protocol traces against the specification, and returns the number of events.
+func checkTraces(t *testing.T, c *chaos.Cluster) uint64 {
+	t.Helper()
+	c.Kill()
+	var traces []io.Reader
+	for _, n := range c.Nodes {
+		f, err := os.Open(n.TracePath())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		traces = append(traces, f)
+	}
+	events, err := protocoltrace.Check(traces, nil)
+	if v := new(spec.Violation); errors.As(err, &v) {
+		t.Errorf("the specification does not permit what the nodes did: %v", v)
+	} else if err != nil {
+		t.Errorf("the traces of the nodes: %v", err)
+	}
+	return events
 }
 
 func stormOnly() []string {

@@ -116,7 +116,7 @@ internal/check/demo:            . client internal/core/lincheck internal/check/c
 internal/check/demofencing:     . client internal/reply internal/check/bench internal/check/child internal/check/cluster internal/check/ports internal/check/svg
 internal/check/demolive:        . internal/reply internal/live internal/check/bench internal/check/cluster internal/check/svg
 internal/check/demoscale:       . internal/front/stats internal/proxy internal/proxy/balance internal/check/bench internal/check/svg ; github.com/HdrHistogram/hdrhistogram-go
-internal/check/chaos:           . internal/core/lincheck internal/core/oracle internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/namespace internal/check/ports internal/check/strace internal/check/svg internal/inspect/protocoltrace spec ; golang.org/x/sys github.com/quic-go/quic-go
+internal/check/chaos:           . internal/core/lincheck internal/core/oracle internal/host/faults internal/check/await internal/check/child internal/check/evidence internal/check/namespace internal/check/ports internal/check/strace internal/check/svg ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/fakecluster:     internal/inspect/survey
 conformance/vectors:
 internal/check/conformance:     . snowflake internal/core/interval internal/core/lincheck internal/host/steady internal/check/child internal/check/cluster internal/check/ports conformance/vectors

@@ -49,6 +49,24 @@ func Merge(traces []io.Reader, do func(spec.Event) error) error {
 	}
 }
 
+// Check merges the traces and checks their events against the specification. It calls seen with each event, unless it is nil, and returns the number of events. The error is a
+// [*spec.Violation] if the specification refuses an event; else that of seen, or of [Merge].
+func Check(traces []io.Reader, seen func(spec.Event) error) (uint64, error) {
+	s := spec.New()
+	err := Merge(traces, func(e spec.Event) error {
+		if seen != nil {
+			if err := seen(e); err != nil {
+				return err
+			}
+		}
+		if v := s.Step(e); v != nil {
+			return v
+		}
+		return nil
+	})
+	return s.Events(), err
+}
+
 // rebootGap is how far the clock has to go back, in nanoseconds, for the machine to have been started again.
 const rebootGap = 1e9
 
