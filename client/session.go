@@ -178,6 +178,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	s.core.Close()
+	s.happen() // contexts of holders are done before others can have their locks
 	s.mu.Unlock()
 	s.wake()
 	var err error
@@ -409,9 +410,12 @@ func (s *Session) happen() (more bool) {
 		case session.EventReleased:
 			s.lock(e.Name).wasReleased()
 		case session.EventLost:
-			if e.Err != nil { // the session has ended
+			switch {
+			case s.closed:
+				s.lock(e.Name).lose(ErrClosed)
+			case e.Err != nil: // the session has ended
 				s.lock(e.Name).lose(e.Err)
-			} else {
+			default:
 				s.lock(e.Name).lose(isotone.ErrNotHeld)
 			}
 		case session.EventStamps:

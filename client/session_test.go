@@ -207,6 +207,34 @@ func TestSession_EndsWithItsClient(t *testing.T) {
 	}
 }
 
+// TestSession_GivesUpItsLocksBeforeItCloses: the leader may grant them to others before it answers. Here it never does.
+func TestSession_GivesUpItsLocksBeforeItCloses(t *testing.T) {
+	stop, so, _ := testnode.RunSockets(t, nil)
+	s := newSession(t, dialSessions(t, so.HTTP.Addr().String()), client.SessionOptions{})
+	m := s.Mutex("x")
+	held, err := m.Lock(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(ctx) }()
+	<-held.Done()
+	select {
+	case <-s.Done():
+		t.Error("the session has ended without an answer")
+	default:
+	}
+	if m.Check() == nil || !errors.Is(context.Cause(held), client.ErrClosed) {
+		t.Errorf("the holder has %v, and %v", m.Check(), context.Cause(held))
+	}
+	cancel()
+	if err := <-closed; err == nil || !errors.Is(s.Err(), client.ErrClosed) {
+		t.Errorf("%v, %v", err, s.Err())
+	}
+}
+
 func TestSession_RefusesBadOptions(t *testing.T) {
 	c, _ := sessionClient(t)
 	for _, o := range []client.SessionOptions{{TTL: time.Millisecond}, {TTL: time.Hour}, {Linger: time.Hour}, {Linger: -1}, {TTL: time.Second + 1}} {

@@ -195,3 +195,25 @@ func TestCAS_ErrorOfTheUpdateWritesNothing(t *testing.T) {
 	must(t, f.Raise(t.Context(), at(1), appendWord("b"))) // the fence has not moved either
 	hasWords(t, casStore{f}, "a b")
 }
+
+// TestAll_SealsEveryStore: a write that any of them refuses is refused by all, and the one that fails is named.
+func TestAll_SealsEveryStore(t *testing.T) {
+	a, b := fence.CAS(startObjects(t, &objects{}), "a"), fence.CAS(startObjects(t, &objects{}), "b")
+	list := []fence.Sealer{a, b}
+	f := fence.All(list...)
+	list[1] = a // what the caller does with its list is of no matter
+	must(t, f.Seal(t.Context(), at(7)))
+	for _, s := range []*fence.CASFence{a, b} {
+		keep := func(data []byte) ([]byte, error) { return data, nil }
+		if err := s.Check(t.Context(), at(7), keep); !errors.Is(err, fence.ErrFenced) {
+			t.Errorf("a write at a sealed stamp: %v", err)
+		}
+		must(t, s.Check(t.Context(), at(8), keep))
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := fence.All(a, b).Seal(ended, at(9)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a store that cannot be reached: %v", err)
+	}
+	must(t, fence.All().Seal(t.Context(), at(9)))
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/isotone/isotone"
 )
@@ -36,6 +37,23 @@ type Sealer interface {
 	// Seal has the store refuse all writes with a stamp at or below through, which is not the largest one there is. A later Seal with a smaller stamp changes
 	// nothing. After an error the fence may be raised or not: repeat it.
 	Seal(ctx context.Context, through isotone.Timestamp) error
+}
+
+// All returns the fence of a group whose writes go into several stores. Its Seal raises the fences one after the other, and ends with the first error, which is that of a store. Every writer of
+// the group has to seal all of them, whichever it writes into, as any of them may be asked to seal what another one leaves behind.
+func All(stores ...Sealer) Sealer { return slices.Clone(all(stores)) }
+
+// all are the fences of several stores.
+type all []Sealer
+
+// Seal implements [Sealer].
+func (a all) Seal(ctx context.Context, through isotone.Timestamp) error {
+	for _, s := range a {
+		if err := s.Seal(ctx, through); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // check is the rule of all stores.

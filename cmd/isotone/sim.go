@@ -222,8 +222,8 @@ func (c *simCmd) print(con console, s *simSummary) error {
 		s.IDs, s.WorkerGrants, s.WorkerRenewals, s.WorkerTakeovers, s.WorkerReleases, s.WorkerRevocations, s.WorkerRefusals)
 	fmt.Fprintf(w, "intervals    %d read, %d timestamps made of them waited out; %d contradictions of clocks with wrong rates\n", s.Readings, s.Waited, s.Contradictions)
 	fmt.Fprintf(w, "timelines    %d answers, %d changes by operators\n", s.Timelines, s.TimelineChanges)
-	fmt.Fprintf(w, "sessions     %d answers, %d locks granted; %d of %d writes under locks and %d of %d stamped ones fenced; %d seals; %d sessions ended\n",
-		s.SessionAnswers, s.LocksGranted, s.LockedFenced, s.LockedWrites, s.StampedFenced, s.StampedWrites, s.Seals, s.SessionsExpired)
+	fmt.Fprintf(w, "sessions     %d answers, %d locks granted; %d of %d writes under locks and %d of %d stamped ones fenced; %d seals; %d sessions ended; %d times over a limit\n",
+		s.SessionAnswers, s.LocksGranted, s.LockedFenced, s.LockedWrites, s.StampedFenced, s.StampedWrites, s.Seals, s.SessionsExpired, s.OverQuota)
 	fmt.Fprintf(w, "Redis locks  %d answers, %d locks taken\n", s.RedisAnswers, s.RedisLocks)
 	if c.Runs == 1 {
 		fmt.Fprintf(w, "hash         %s\n", s.Hash)

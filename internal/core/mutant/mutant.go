@@ -275,6 +275,13 @@ const (
 	LowWhileTaking          // R11: it decides stamps that are on their way to it
 	DoubtIsDone             // R11: a write without an answer counts as decided
 	DoubtUnanswered         // R11: a doubt counts as soon as it is said
+	SealSomeStores          // R12: a writer that seals a group raises the fence of one of its stores only
+	StoreJoinsAtOnce        // R9: writes go into a new store before every writer of the group seals it
+	SessionsOverQuota       // an account may have one session more than its limit
+	LocksOverQuota          // a session may hold one lock more than its limit
+	QuotaOfReleased         // a lock that a session is releasing counts for the limit of its account
+	BelieveUntilClosed      // R5: a client believes in its locks while its session is being closed
+	QuotaOfEnded            // liveness: sessions that have ended count for the limit of their account
 	TakeRegistersLate       // R10: stamps are registered with the tick after they are issued
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
 	UnrefusedSecond         // liveness: a second change is proposed while one is under way

@@ -42,9 +42,10 @@ type locks struct {
 	count   int // of waiters
 	// upcoming are the locks with changes that are not applied. The leader alone changes locks in its term, so it knows what comes of them.
 	upcoming map[string]*upcomingHold
-	// claiming are the names that a session has claimed, claims how many claims there are, which are not applied.
-	claiming map[session.ID][]string
-	claims   int
+	// claiming are the names that a session has claimed, claims how many claims there are, and releasing how many holds a session has released; none of these is applied.
+	claiming  map[session.ID][]string
+	claims    int
+	releasing map[session.ID]int
 	// ready are locks with waiters that may be free, in the order in which they became so; isReady are those.
 	ready   []string
 	isReady map[string]struct{}
@@ -63,7 +64,7 @@ type upcomingHold struct {
 func newLocks(r *Replica) locks {
 	return locks{
 		facts: &r.facts, leading: &r.leading, waiters: map[string][]waiter{}, waits: map[session.ID]map[string]struct{}{},
-		upcoming: map[string]*upcomingHold{}, claiming: map[session.ID][]string{}, isReady: map[string]struct{}{},
+		upcoming: map[string]*upcomingHold{}, claiming: map[session.ID][]string{}, releasing: map[session.ID]int{}, isReady: map[string]struct{}{},
 	}
 }
 
@@ -108,7 +109,7 @@ func (l *locks) acquire(id session.ID, s *session.Request) *isotone.Error {
 		return isotone.ErrOverloaded
 	}
 	quota := l.leading.sessions.table.Quota(id)
-	if err := quota.OverLocks(l.state.Holds.Count(uint64(id)) + len(l.claiming[id]) + len(l.waits[id])); err != nil {
+	if err := quota.OverLocks(l.countOf(id)); err != nil {
 		return err
 	}
 	if q.Ticket == (isotone.Timestamp{}) {
@@ -121,6 +122,15 @@ func (l *locks) acquire(id session.ID, s *session.Request) *isotone.Error {
 	l.add(q.Name, waiter{session: id, ticket: q.Ticket, ttl: l.leading.sessions.table.TTL(id), value: q.Value, since: l.mono, clock: l.leading.arrivalClock(Request{U64: true})})
 	l.tell(id, session.Message{Kind: session.MessageQueued, Name: q.Name, Ticket: q.Ticket})
 	return nil
+}
+
+// countOf returns how many locks a session has or waits for. One that it has released does not count.
+func (l *locks) countOf(id session.ID) int {
+	n := l.state.Holds.Count(uint64(id)) + len(l.claiming[id]) + len(l.waits[id])
+	if mutant.On(mutant.QuotaOfReleased) {
+		return n
+	}
+	return n - l.releasing[id]
 }
 
 // release frees a lock that a session holds. Any other is not touched (R7).
@@ -170,6 +180,7 @@ func (l *locks) change(c oracle.HoldChange) {
 		return
 	}
 	u.hold = oracle.Hold{}
+	l.releasing[session.ID(c.Hold.Session)]++
 	if len(l.waiters[name]) > 0 && !mutant.On(mutant.LostWakeup) {
 		l.mayBeFree(name)
 	}
@@ -313,6 +324,9 @@ func (l *locks) applied(term uint64, changes []oracle.HoldChange, freed []oracle
 // freed is called when the end of a hold is applied.
 func (l *locks) freed(h oracle.Hold) {
 	id, table := session.ID(h.Session), l.leading.sessions.table
+	if l.releasing[id]--; l.releasing[id] == 0 {
+		delete(l.releasing, id)
+	}
 	if !mutant.On(mutant.ReleaseUntold) {
 		l.tell(id, session.Message{Kind: session.MessageReleased, Name: h.Name, Token: h.Token})
 	}

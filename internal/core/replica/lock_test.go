@@ -340,4 +340,15 @@ func TestLocks_QuotaOfASession(t *testing.T) {
 	if got := asks(session.LockAcquire, "x", 0); got != "ok" || len(l.grants(4)) != 3 {
 		t.Errorf("%q; granted: %v", got, l.grants(4))
 	}
+	// What is released does not count before that is applied.
+	hold := l.grants(4)[2]
+	c.says(l, 4, session.Request{Lock: &session.LockRequest{Op: session.LockRelease, Name: "x", Token: hold}})
+	_, answer := c.says(l, 4, session.Request{Lock: &session.LockRequest{Op: session.LockAcquire, Name: "x"}})
+	c.settle()
+	if got := l.outcome(answer); got != "ok" || len(l.grants(4)) != 4 {
+		t.Errorf("a lock that is released and asked for again: %q; granted: %v", got, l.grants(4))
+	}
+	if got := asks(session.LockAcquire, "z", 0); !strings.HasPrefix(got, over) {
+		t.Errorf("a third lock: %q", got)
+	}
 }

@@ -23,8 +23,10 @@ type Client struct {
 	under []*Call
 	// sent is when the latest request was sent, valid until when the client believes in its locks, and pause until when nothing is asked that can wait.
 	sent, valid, pause time.Duration
-	closing, keeping   bool
-	locks              map[string]*clientLock
+	keeping            bool
+	// closed is set if the session is to end, and closing while the leader is being told.
+	closed, closing bool
+	locks           map[string]*clientLock
 	// asks are requests about locks that are to be sent.
 	asks   []LockRequest
 	groups []*clientGroup
@@ -148,14 +150,21 @@ func (c *Client) Disconnected() {
 	if c.state == clientEnded {
 		return
 	}
-	c.state, c.under, c.asks, c.sealed, c.pause = clientAlone, nil, nil, nil, 0
+	c.state, c.under, c.asks, c.sealed, c.pause, c.closing = clientAlone, nil, nil, nil, 0, false
 	for _, g := range c.groups {
 		g.disconnected()
 	}
 }
 
-// Close has the session end at the client's request.
-func (c *Client) Close() { c.closing = true }
+// Close has the session end at the client's request. It does not believe in any lock any more when Close returns: the leader frees them before it answers.
+func (c *Client) Close() {
+	if c.closed || c.state == clientEnded {
+		return
+	}
+	if c.closed = true; !mutant.On(mutant.BelieveUntilClosed) {
+		c.loseAll(isotone.ErrSessionExpired)
+	}
+}
 
 // Keep has something said at once, whose answer makes the session valid for longer.
 func (c *Client) Keep() { c.keeping = true }
@@ -185,7 +194,9 @@ func (c *Client) Next(now time.Duration) *Call {
 func (c *Client) fill(k *Call, now time.Duration) (some bool) {
 	switch {
 	case c.closing:
-		k.Close, c.closing = true, false
+		return false
+	case c.closed:
+		k.Close, c.closing = true, true
 		return true
 	case now >= c.pause && len(c.asks) > 0:
 		k.Lock = &c.asks[0]
@@ -280,7 +291,7 @@ func (c *Client) refused(k *Call, now time.Duration) {
 	case k.Bind != nil || !canWait && !isFinal:
 		c.happened(Event{Kind: EventDisconnect, Err: k.Err})
 	default:
-		if canWait {
+		if c.closing = c.closing && !k.Close; canWait {
 			c.pause = now + max(overloadPause, k.Err.RetryAfter)
 		}
 		c.refusedPart(k, canWait)
@@ -334,13 +345,18 @@ func (c *Client) end(err *isotone.Error) {
 		return
 	}
 	c.state, c.under, c.valid = clientEnded, nil, 0
+	c.loseAll(err)
+	c.happened(Event{Kind: EventEnded, Err: err})
+}
+
+// loseAll gives all locks up.
+func (c *Client) loseAll(err *isotone.Error) {
 	for _, name := range slices.Sorted(maps.Keys(c.locks)) {
 		if l := c.locks[name]; l.token != 0 {
 			c.happened(Event{Kind: EventLost, Name: name, Token: l.token, Err: err})
 		}
 	}
 	clear(c.locks)
-	c.happened(Event{Kind: EventEnded, Err: err})
 }
 
 // Sealed tells that all stores of a group refuse stamps up to through.

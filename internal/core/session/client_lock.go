@@ -39,10 +39,10 @@ func (c *Client) Token(name string, now time.Duration) (token isotone.Timestamp6
 }
 
 // Acquire waits for a lock. EventGranted or EventRefused follows. If try is set, it does not wait for the release of a lock that somebody else has; EventLocked may follow then. A lock that the session wants or holds already
-// stays as it is.
+// stays as it is, and one that is closed acquires none.
 func (c *Client) Acquire(name, value string, try bool) {
 	l := c.lock(name)
-	if l.wants {
+	if l.wants || c.closed {
 		return
 	}
 	l.wants, l.try, l.value, l.ticket = true, try, value, isotone.Timestamp{}
@@ -110,6 +110,7 @@ func (c *Client) refusedLock(k *Call, again bool) {
 // granted notes that the session holds a lock.
 func (c *Client) granted(l *clientLock, token isotone.Timestamp64) {
 	switch {
+	case c.closed && !mutant.On(mutant.BelieveUntilClosed):
 	case token <= l.gave && !mutant.On(mutant.GrantAfterRelease), token == l.token:
 	case !l.wants:
 		c.give(l, token)
@@ -149,6 +150,9 @@ func (c *Client) forget(l *clientLock) {
 
 // reconcile compares what the session believes to hold with what it holds, as the leader says when it has bound it (R3).
 func (c *Client) reconcile(holds []Hold) {
+	if c.closed {
+		return
+	}
 	has := map[string]isotone.Timestamp64{}
 	for _, h := range holds {
 		has[h.Name] = h.Token

@@ -190,11 +190,41 @@ func TestClient_Closes(t *testing.T) {
 	c := boundClient(t)
 	c.Acquire("x", "", false)
 	answered(t, c, 0, nil, session.Reply{Outcome: session.Alive, Holds: []session.Hold{{Name: "x", Token: 7}}})
+	c.Acquire("y", "", false)
 	c.Close()
-	if k := answered(t, c, 0, nil, session.Reply{Outcome: session.Expired}); !k.Close {
-		t.Errorf("it says %+v", k.Request)
+	c.Close()
+	if token, ok := c.Token("x", 0); ok {
+		t.Errorf("it believes in %v, which the leader may free", token)
 	}
-	wantKinds(t, c, session.EventGranted, session.EventLost, session.EventEnded)
+	wantKinds(t, c, session.EventGranted, session.EventLost)
+	k := c.Next(0)
+	if k == nil || !k.Close || c.Next(clientTTL/4) != nil {
+		t.Fatalf("it says %+v, and then more", k)
+	}
+	c.Told(session.Message{Kind: session.MessageGranted, Name: "y", Token: 9})
+	c.Acquire("z", "", false)
+	k.Reply.Outcome = session.Expired
+	c.Answered(k, 0)
+	wantKinds(t, c, session.EventEnded)
+}
+
+// TestClient_ClosesAgain: what said so is lost with the connection, or is refused.
+func TestClient_ClosesAgain(t *testing.T) {
+	c := boundClient(t)
+	c.Close()
+	if k := answered(t, c, 0, isotone.ErrOverloaded, session.Reply{}); !k.Close {
+		t.Fatalf("it says %+v", k.Request)
+	}
+	if k := c.Next(0); k == nil || !k.Close {
+		t.Fatalf("after a refusal it says %+v", k)
+	}
+	c.Disconnected()
+	c.Connected()
+	bindClient(t, c, 0, session.Hold{Name: "x", Token: 7})
+	if k := answered(t, c, 0, nil, session.Reply{Outcome: session.Expired}); !k.Close {
+		t.Fatalf("over another connection it says %+v", k.Request)
+	}
+	wantKinds(t, c, session.EventEnded)
 }
 
 func TestClient_IsFenced(t *testing.T) {

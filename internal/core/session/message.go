@@ -6,6 +6,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/frontier"
+	"github.com/isotone/isotone/internal/core/mutant"
 )
 
 // Request is a request over the connection of a session. Any keeps the session alive. It takes effect when it arrives, even if its answer is an error of code overloaded or
@@ -64,7 +65,7 @@ func (q *Quota) overSessions() *isotone.Error {
 
 // OverLocks refuses a lock to a session that holds or waits for n, or returns nil.
 func (q *Quota) OverLocks(n int) *isotone.Error {
-	if q.Locks == 0 || n < q.Locks {
+	if q.Locks == 0 || n < q.Locks+mutant.Pick(mutant.LocksOverQuota, 1, 0) {
 		return nil
 	}
 	return &isotone.Error{

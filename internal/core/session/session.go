@@ -128,7 +128,7 @@ func (t *Table) checkBind(conn Conn, b Bind, s *session) error {
 		return isotone.Errorf(isotone.CodeInvalidArgument, "this connection has bound another session")
 	case s == nil && len(t.sessions) >= Max:
 		return isotone.ErrOverloaded
-	case s == nil && b.Quota.Sessions > 0 && t.counts[b.Quota.Account] >= b.Quota.Sessions:
+	case s == nil && b.Quota.Sessions > 0 && t.counts[b.Quota.Account] >= b.Quota.Sessions+mutant.Pick(mutant.SessionsOverQuota, 1, 0):
 		return b.Quota.overSessions()
 	case s == nil:
 		return nil
@@ -339,7 +339,9 @@ func (t *Table) look(s *session) {
 }
 
 func (t *Table) condemn(s *session) {
-	t.setQuota(s, Quota{})
+	if !mutant.On(mutant.QuotaOfEnded) {
+		t.setQuota(s, Quota{})
+	}
 	s.condemned = true
 	if s.at >= 0 {
 		heap.Remove(&t.queue, s.at)

@@ -167,7 +167,7 @@ func (v *virtual) send(q session.Request, then func(*session.Reply, error)) {
 		switch {
 		case errors.Is(err, isotone.ErrSessionExpired):
 			v.finish(err)
-		case errors.Is(err, isotone.ErrNotBound), errors.Is(err, isotone.ErrNotLeader), errors.Is(err, isotone.ErrNoLeader), errors.Is(err, isotone.ErrInvalidArgument) && q.Bind != nil:
+		case errors.Is(err, isotone.ErrNotBound), errors.Is(err, isotone.ErrNotLeader), errors.Is(err, isotone.ErrNoLeader), q.Bind != nil && (errors.Is(err, isotone.ErrInvalidArgument) || errors.Is(err, isotone.ErrQuotaExceeded)):
 			v.finish(isotone.ErrNotBound)
 		}
 	}}}

@@ -169,7 +169,7 @@ func (w *world) useHTTPLock(u *httpUser, name string) {
 func (w *world) putSession(u *httpUser) {
 	u.put = u.time(w)
 	u.epoch++
-	b, groups := session.Bind{ID: u.id, Epoch: u.epoch, TTL: u.ttl, Linger: u.linger}, u.groups
+	b, groups := session.Bind{ID: u.id, Epoch: u.epoch, TTL: u.ttl, Linger: u.linger, Quota: w.httpQuota()}, u.groups
 	w.callHTTP(u, 0, func(n *node, _ *httpCall, answer func(httpAnswer)) { w.putHTTP(n, b, groups, false, answer) }, func(k *httpCall, a httpAnswer) {
 		if a.err != nil || k.session != u.id {
 			return
@@ -248,11 +248,11 @@ func (w *world) deleteLock(u *httpUser, name string, token isotone.Timestamp64) 
 	})
 }
 
-// sealHTTP has a user raise the fence of the store, and tell that later.
+// sealHTTP has a user raise the fences of all stores, and tell that later.
 func (w *world) sealHTTP(u *httpUser, seal session.GroupStamp) {
 	w.stats.Seals++
-	if up := after(seal.Stamp); w.sessions.store.fences[seal.Group].Before(up) {
-		w.sessions.store.fences[seal.Group] = up
+	for store := range w.sessions.stores.fences[seal.Group] {
+		w.sessions.stores.raise(seal.Group, store, seal.Stamp)
 	}
 	id := u.id
 	w.callHTTP(u, 0, func(n *node, _ *httpCall, answer func(httpAnswer)) { w.sealedHTTP(n, id, seal, answer) }, func(*httpCall, httpAnswer) {})

@@ -38,7 +38,7 @@ func (w *world) writeUnderLock(u believer, ttl time.Duration, name string, token
 	}
 	w.after(delay, func() {
 		w.stats.LockedWrites++
-		if w.sessions.store.writeLocked(name, token) {
+		if w.sessions.stores.writeLocked(name, token) {
 			return
 		}
 		w.stats.LockedFenced++

@@ -262,7 +262,7 @@ func (w *world) writeUnderRedisLock(u *redisUser) {
 	token := u.token
 	w.after(time.Duration(w.sessions.rng.Int64N(int64(10*w.cfg.tick))), func() {
 		w.stats.LockedWrites++
-		if w.sessions.store.writeLocked(u.name, token) {
+		if w.sessions.stores.writeLocked(u.name, token) {
 			return
 		}
 		w.stats.LockedFenced++

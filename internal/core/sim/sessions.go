@@ -25,7 +25,8 @@ type sessionState struct {
 	users  []*sessionUser
 	conns  map[session.Conn]*sessionConn
 	last   session.Conn
-	store  store
+	stores stores
+	quota  quotaState
 	http   httpState
 	// exclusive is set if LINGER is not below TTL: so no two sessions believe in one lock.
 	exclusive bool
@@ -60,8 +61,12 @@ type sessionUser struct {
 	innocent bool
 	resumes  time.Duration
 	dead     bool
-	conn     *sessionConn
-	target   *node
+	// leaving is set if its session ends so that its process begins anew. layouts are the stores of groups as it knows them.
+	leaving bool
+	layouts map[string]layout
+	quota   userQuota
+	conn    *sessionConn
+	target  *node
 	// window is how many requests it has under way at most.
 	window int
 	// wants are locks that it wants or has, writes its groups.
@@ -106,7 +111,8 @@ func newSessionState(seed uint64) sessionState {
 	s.names = []string{"shop/nightly", "x"}[:1+s.rng.IntN(2)]
 	s.groups = []string{"orders", "g"}[:1+s.rng.IntN(2)]
 	s.exclusive = s.rng.IntN(4) > 0
-	s.store, s.innocents = newStore(), s.rng.IntN(5) < 2
+	s.stores, s.innocents = newStores(seed, s.groups), s.rng.IntN(5) < 2
+	s.quota = newQuotaState(seed)
 	if s.redis.used = s.used && s.rng.IntN(2) == 0; s.redis.used {
 		s.redis.names = []string{"redis", s.names[0]}[:1+s.rng.IntN(2)]
 	}
@@ -135,6 +141,8 @@ func (w *world) runSessions() {
 	}
 	w.runRedis()
 	w.runHTTPUsers()
+	w.runStores()
+	w.changeQuota()
 }
 
 // joinSession starts a user.
@@ -152,6 +160,7 @@ func (w *world) joinSession() {
 	u.window = 1 + s.rng.IntN(3)
 	u.innocent = s.innocents && s.exclusive && u.number%2 == 0 // with a short LINGER, a leader that is silent for long may cost a session
 	s.users = append(s.users, u)
+	w.startProcess(u)
 	w.renewSession(u)
 	w.runSession(u)
 }
@@ -159,7 +168,7 @@ func (w *world) joinSession() {
 // renewSession gives a user another session. What it held, and might still write, belongs to the former one.
 func (w *world) renewSession(u *sessionUser) {
 	s := &w.sessions
-	u.wants, u.writes = map[string]bool{}, nil
+	u.wants, u.writes, u.quota = map[string]bool{}, nil, userQuota{}
 	var groups []string
 	for _, group := range s.groups {
 		if s.rng.IntN(4) > 0 {
@@ -194,6 +203,11 @@ func (w *world) actSession(u *sessionUser) {
 	rng := w.sessions.rng
 	c := u.conn
 	harm := !w.quiet && !u.innocent
+	if w.isBehind(u) && !u.leaving && w.sessions.stores.rng.IntN(40) == 0 {
+		u.leaving = true
+		u.client.Close()
+		w.sessionEvents(u, session.Message{})
+	}
 	switch {
 	case c == nil:
 		w.connectSession(u)
@@ -256,6 +270,7 @@ func (w *world) say(c *sessionConn, k *session.Call) {
 	k.Conn = c.id
 	c.under++
 	if k.Bind != nil {
+		w.limit(c.user, k.Bind)
 		w.trace("user %d binds session %x, epoch %d, with node %d: %v", c.user.number, k.Bind.ID, k.Bind.Epoch, c.node.id, k.Bind.Reports)
 	}
 	var counts []uint64
@@ -357,6 +372,9 @@ func (w *world) answerSession(k *call, err *isotone.Error) {
 	}
 	w.deliver(k.session.conn, func() { w.finishSession(k, err) })
 	if err == nil {
+		if k.session.Bind != nil {
+			w.noteBind(k.session)
+		}
 		for _, r := range k.ranges {
 			w.note('b', r.First.Time, r.First.Index, r.Count)
 		}
@@ -376,6 +394,9 @@ func (w *world) finishSession(k *call, err *isotone.Error) {
 			w.stats.SessionAnswers++
 			w.sessions.bound[u] = true
 		}
+	}
+	if err != nil {
+		w.checkRefusal(u, err)
 	}
 	u.client.Answered(k.session.Call, w.clock(u))
 	w.sessionEvents(u, session.Message{})
@@ -430,6 +451,7 @@ func (w *world) sessionEvents(u *sessionUser, m session.Message) {
 		}
 	}
 	w.checkBelief(u)
+	w.checkLockQuota(u)
 }
 
 // redirectSession has a user connect again, to the node that an error names.
@@ -449,11 +471,14 @@ func (w *world) redirectSession(u *sessionUser, err *isotone.Error) {
 func (w *world) endSession(u *sessionUser, err *isotone.Error) {
 	w.trace("the session of user %d has ended: %v", u.number, err)
 	w.stats.SessionsExpired++
-	if u.innocent && !w.closing {
+	if u.innocent && !w.closing && !u.leaving {
 		w.fail("R4: the session of user %d has ended, which did nothing wrong: %v", u.number, err)
 	}
 	if u.conn != nil {
 		w.breakConn(u.conn)
+	}
+	if u.leaving {
+		w.startProcess(u)
 	}
 	w.renewSession(u)
 }

@@ -52,7 +52,7 @@ type Stats struct {
 	Timelines, TimelineChanges uint64
 	// SessionAnswers are answers by which a session was alive, SessionsExpired the sessions that have ended, LocksGranted the locks. Of writes under tokens and
 	// with stamps, those that a store has refused are fenced. Seals were carried out by users.
-	SessionAnswers, SessionsExpired, LocksGranted, LockedWrites, LockedFenced, StampedWrites, StampedFenced, Seals uint64
+	SessionAnswers, SessionsExpired, LocksGranted, LockedWrites, LockedFenced, StampedWrites, StampedFenced, Seals, OverQuota uint64
 	// RedisAnswers are answers to users of Redis libraries, RedisLocks the locks that they took.
 	RedisAnswers, RedisLocks uint64
 	// Contradictions are readings that contradicted others, because a steady clock had a wrong rate.
@@ -88,6 +88,7 @@ func (s *Stats) Add(o Stats) {
 	s.LockedFenced += o.LockedFenced
 	s.StampedWrites += o.StampedWrites
 	s.StampedFenced += o.StampedFenced
+	s.OverQuota += o.OverQuota
 	s.Seals += o.Seals
 	s.Contradictions += o.Contradictions
 	s.BrokenLinks += o.BrokenLinks

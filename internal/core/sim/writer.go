@@ -10,27 +10,6 @@ import (
 
 // Users who write into the stores of groups. The check: no write is accepted at or below a frontier that was told before (P5).
 
-// store is a store with fences. What it does is one step.
-type store struct {
-	fences map[string]isotone.Timestamp   // of groups
-	locks  map[string]isotone.Timestamp64 // of locks
-	// told is the largest frontier of each group.
-	told map[string]isotone.Timestamp
-}
-
-func newStore() store {
-	return store{map[string]isotone.Timestamp{}, map[string]isotone.Timestamp64{}, map[string]isotone.Timestamp{}}
-}
-
-// writeLocked accepts a write under a token, or reports false (R9).
-func (s *store) writeLocked(name string, token isotone.Timestamp64) bool {
-	if token < s.locks[name] {
-		return false
-	}
-	s.locks[name] = token
-	return true
-}
-
 // userGroup is a group of a user, with stamps that may be open.
 type userGroup struct {
 	name   string
@@ -94,27 +73,33 @@ func (w *world) useStamps(u *sessionUser, e session.Event) {
 	}
 }
 
-// write16 sends a stamped write to the store, where it arrives at any time.
+// write16 sends a stamped write to stores of its group.
 func (w *world) write16(u *sessionUser, g *userGroup, stamp isotone.Timestamp) {
-	s, client := &w.sessions, u.client
 	g.stamps = append(g.stamps, stamp)
+	list := w.sessions.stores.pick(u.layouts[g.name])
+	left := len(list)
+	for _, store := range list {
+		w.writeStore(u, g, store, stamp, func() bool {
+			left--
+			return left == 0
+		})
+	}
+}
+
+// writeStore sends a write to a store, where it arrives at any time. answered tells of the answer, and reports whether it was the last.
+func (w *world) writeStore(u *sessionUser, g *userGroup, store int, stamp isotone.Timestamp, answered func() bool) {
+	s, client := &w.sessions, u.client
 	delay := time.Duration(s.rng.Int64N(int64(2 * w.cfg.tick)))
 	if s.rng.IntN(10) == 0 {
 		delay = time.Duration(s.rng.Int64N(int64(3 * u.ttl)))
 	}
 	w.after(delay, func() {
-		w.stats.StampedWrites++
-		if !stamp.Before(s.store.fences[g.name]) {
-			if told := s.store.told[g.name]; !told.Before(stamp) {
-				w.fail("R14: a write of user %d in %q, stamped %v, is accepted after the frontier %v was told", u.number, g.name, stamp, told)
-			}
-		} else {
-			w.stats.StampedFenced++
-		}
+		w.arriveAtStore(u, g.name, store, stamp)
 		switch {
 		case u.dead || u.client != client || !client.MayWrite(g.name, stamp):
 		case w.now < u.resumes || s.rng.IntN(10) == 0: // the answer is lost, and it is repeated
-			w.write16(u, g, stamp)
+			w.writeStore(u, g, store, stamp, answered)
+		case !answered():
 		default:
 			client.Done(g.name, stamp)
 			if s.rng.IntN(2) == 0 {
@@ -124,13 +109,10 @@ func (w *world) write16(u *sessionUser, g *userGroup, stamp isotone.Timestamp) {
 	})
 }
 
-// seal has a user raise the fence of the store, and tell that later.
+// seal has a user raise the fences of the stores, and tell that later.
 func (w *world) seal(u *sessionUser, group string, through isotone.Timestamp) {
-	s, client := &w.sessions, u.client
-	w.after(time.Duration(s.rng.Int64N(int64(w.cfg.tick))), func() {
-		if up := after(through); s.store.fences[group].Before(up) {
-			s.store.fences[group] = up
-		}
+	client := u.client
+	w.sealAll(u.layouts[group], group, through, func() {
 		w.trace("user %d seals %q through %v", u.number, group, through)
 		w.stats.Seals++
 		client.Sealed(group, through)
@@ -153,8 +135,8 @@ func (w *world) noteFrontiers(n *node) {
 			w.fail("R14: the frontier of %q sinks from %v to %v in a term", group, s.frontiers[of], f)
 		}
 		s.frontiers[of] = f
-		if s.store.told[group].Before(f) {
-			s.store.told[group] = f
+		if s.stores.told[group].Before(f) {
+			s.stores.told[group] = f
 		}
 	}
 }
