@@ -85,10 +85,6 @@ export COUNT
 mutants: ## every deliberate bug is noticed, by the simulator or by a directed test
 	MUTANTS_FEW=0 .ci/run mutants
 
-# make spec SPEC_RUNS=1 SPEC_SEED=42
-spec: ## check SPEC_RUNS (300) simulated runs against the specification
-	go test -count=1 -v -timeout 0 -run Spec ./internal/inspect/protocoltrace -args -first $(or $(SPEC_SEED),0) -runs $(or $(SPEC_RUNS),300)
-
 mutant-seeds: ## record for each deliberate bug a simulator seed that notices it
 	go test -tags mutants -run Mutants -timeout 0 ./internal/core/sim -update
 

@@ -108,6 +108,9 @@ func New() *Spec {
 	return &Spec{nodes: map[uint64]*node{}, confirmed: map[uint64]*confirmations{}, timelines: map[timelineKey]*timeline{}, told: map[toldKey]uint64{}, leaders: map[place]uint64{}, log: map[place]entry{}}
 }
 
+// Violation returns what the first event was that is not permitted, or nil.
+func (s *Spec) Violation() *Violation { return s.violation }
+
 // Events returns the number of events that were checked.
 func (s *Spec) Events() uint64 { return s.number }
 

@@ -151,7 +151,7 @@ func TestSim_ReplaysASeed(t *testing.T) {
 	hash := func() string {
 		code, out, err := command("sim", "--seed", "3", "--json")
 		var s simSummary
-		if e := json.Unmarshal([]byte(out), &s); e != nil || code != 0 || s.Runs != 1 || s.Hash == "" {
+		if e := json.Unmarshal([]byte(out), &s); e != nil || code != 0 || s.Runs != 1 || s.Hash == "" || s.Events < 1000 {
 			t.Fatalf("exit code %d, %v\n%s%s", code, e, out, err)
 		}
 		return s.Hash

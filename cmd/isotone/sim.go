@@ -11,7 +11,10 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/sim"
+	"github.com/isotone/isotone/internal/inspect/protocoltrace"
+	"github.com/isotone/isotone/spec"
 )
 
 type simCmd struct {
@@ -35,6 +38,7 @@ type simRun struct {
 	Hash      uint64
 	Stats     sim.Stats
 	Coverage  *sim.Coverage
+	Events    uint64 // that the specification has checked
 	Violation string `json:",omitempty"`
 }
 
@@ -44,6 +48,7 @@ type simSummary struct {
 	Hash       string            `json:"hash,omitempty"` // of a single run
 	Faults     map[string]uint64 `json:"faults"`
 	Violations []simRun          `json:"violations"`
+	Events     uint64            `json:"events"` // that the specification has checked
 	WallTime   time.Duration     `json:"wallTime"`
 	coverage   sim.Coverage
 	shown      time.Duration // when progress was last shown
@@ -105,13 +110,24 @@ func (c *simCmd) explore(ctx context.Context, con console, report func(simRun)) 
 		if c.Trace {
 			o.Trace = con.out
 		}
-		r := sim.Run(o)
-		out := simRun{Seed: seed, Hash: r.Hash, Stats: r.Stats, Coverage: r.Coverage}
-		if r.Violation != nil {
-			out.Violation = r.Violation.Error()
-		}
-		report(out)
+		report(runSim(o))
 	}
+}
+
+// runSim executes a run, and holds each step of each replica against the specification.
+func runSim(o sim.Options) simRun {
+	check := spec.New()
+	o.Observe = func(cfg replica.Config) replica.Observer {
+		return protocoltrace.Observe(cfg, func(e spec.Event) { check.Step(e) })
+	}
+	r := sim.Run(o)
+	out := simRun{Seed: o.Seed, Hash: r.Hash, Stats: r.Stats, Coverage: r.Coverage, Events: check.Events()}
+	if r.Violation != nil {
+		out.Violation = r.Violation.Error()
+	} else if v := check.Violation(); v != nil {
+		out.Violation = fmt.Sprintf("the specification does not permit a step: %v", v)
+	}
+	return out
 }
 
 // spread starts worker processes. A process executes one run at a time, because Raft's
@@ -177,6 +193,7 @@ func (c *simCmd) add(con console, s *simSummary, r simRun, passed time.Duration)
 		return
 	}
 	s.Stats.Add(r.Stats)
+	s.Events += r.Events
 	s.coverage.Add(r.Coverage)
 	s.Hash = fmt.Sprintf("%016x", r.Hash)
 	if r.Violation != "" {
@@ -225,6 +242,7 @@ func (c *simCmd) print(con console, s *simSummary) error {
 	fmt.Fprintf(w, "sessions     %d answers, %d locks granted; %d of %d writes under locks and %d of %d stamped ones fenced; %d seals; %d sessions ended; %d times over a limit\n",
 		s.SessionAnswers, s.LocksGranted, s.LockedFenced, s.LockedWrites, s.StampedFenced, s.StampedWrites, s.Seals, s.SessionsExpired, s.OverQuota)
 	fmt.Fprintf(w, "Redis locks  %d answers, %d locks taken\n", s.RedisAnswers, s.RedisLocks)
+	fmt.Fprintf(w, "steps        %d events, held against the specification\n", s.Events)
 	if c.Runs == 1 {
 		fmt.Fprintf(w, "hash         %s\n", s.Hash)
 	}
