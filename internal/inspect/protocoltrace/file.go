@@ -53,22 +53,35 @@ func (w *Writer) Flush() error {
 	return w.err
 }
 
-// Observe returns an observer of a replica that starts with cfg. It writes the events of a step before the effects of that step can leave the process. If they cannot be written, it calls
-// failed once, and the process goes on.
+// Observe returns an observer of a replica that starts with cfg. It writes the events of a step before what it has for other nodes, or for the disk, can leave the process: so a trace has what the traces
+// of others rest on, however the process ends. What only clients see is written with the next tick, or once there is much of it. If events cannot be written, it calls failed once, and the process
+// goes on.
 func (w *Writer) Observe(cfg replica.Config, failed func(error)) replica.Observer {
 	return &flusher{Observer: Observe(cfg, w.Write), w: w, failed: failed}
 }
 
-// flusher writes the events of each step.
+// flushMin is how many bytes are written even if only clients have seen the steps.
+const flushMin = 64 << 10
+
+// flusher writes the events of steps.
 type flusher struct {
 	replica.Observer
 	w      *Writer
+	ticked bool
 	failed func(error)
+}
+
+func (f *flusher) Before(in *replica.Input) {
+	f.ticked = in.Ticks > 0
+	f.Observer.Before(in)
 }
 
 func (f *flusher) After(r *replica.Replica, e *replica.Effects) {
 	before := f.w.err
 	f.Observer.After(r, e)
+	if !f.ticked && len(e.Send) == 0 && e.Write == nil && len(e.AskVoters) == 0 && len(e.TellOwners) == 0 && len(f.w.buf) < flushMin {
+		return
+	}
 	if err := f.w.Flush(); err != nil && before == nil {
 		f.failed(err)
 	}
@@ -81,15 +94,6 @@ func (w *Writer) Close() error {
 		err = closing
 	}
 	return err
-}
-
-// appendEvent appends an event as JSON.
-func appendEvent(b []byte, e *spec.Event) []byte {
-	line, err := json.Marshal(e)
-	if err != nil {
-		panic(fmt.Sprintf("protocoltrace: %v", err)) // it has numbers and names only
-	}
-	return append(b, line...)
 }
 
 // reader reads events.
