@@ -18,14 +18,15 @@ type lock struct {
 	// isGranted is set when the leader has granted the lock with token, until by is told.
 	isGranted bool
 	token     isotone.Timestamp64
-	released  chan struct{} // closed when the leader has confirmed the latest release; nil: nobody waits
+	released  chan error // has the outcome of the latest release; nil: nobody waits
 }
 
 // acquisition is a call of Lock or TryLock.
 type acquisition struct {
 	value   string
 	try     bool
-	outcome chan error // holds one
+	token   isotone.Timestamp64 // of the grant
+	outcome chan error          // holds one
 	ended   context.CancelCauseFunc
 }
 
@@ -40,7 +41,11 @@ func (s *Session) lock(name string) *lock {
 }
 
 // granted notes a grant. The acquisition ends when the session believes in it.
-func (l *lock) granted(token isotone.Timestamp64) { l.token, l.isGranted = token, true }
+func (l *lock) granted(token isotone.Timestamp64) {
+	if l.token, l.isGranted = token, true; l.by != nil {
+		l.session.granted = append(l.session.granted, l)
+	}
+}
 
 // settle ends the acquisition of a lock that is granted if the session believes in it: it may be that it has not heard from the leader for long.
 func (l *lock) settle(now time.Duration) {
@@ -48,7 +53,7 @@ func (l *lock) settle(now time.Duration) {
 		return
 	}
 	if _, ok := l.session.core.Token(l.name, now); ok {
-		l.isGranted, l.held = false, true
+		l.isGranted, l.held, l.by.token = false, true, l.token
 		l.by.outcome <- nil
 	}
 }
@@ -75,28 +80,30 @@ func (l *lock) lose(err error) {
 		l.leave(err)
 	case l.session.err != nil:
 		l.refused(err)
-		l.wasReleased()
+		l.wasReleased(nil)
 	case l.by != nil: // it was lost before it was told
 		l.isGranted = false
 		l.session.core.Acquire(l.name, l.by.value, l.by.try)
 	}
 }
 
-func (l *lock) wasReleased() {
+// wasReleased ends the call of Unlock that waits.
+func (l *lock) wasReleased(err error) {
 	if l.released != nil {
-		close(l.released)
+		l.released <- err
 		l.released = nil
 	}
 }
 
 // Mutex is a lock by name, for all processes that use the cluster. Those who wait get it in the order in which they came. All Mutex values of one name and session are the same lock: goroutines exclude each other, too.
-// It is safe for concurrent use.
+// A value is for one holder at a time, which [Mutex.Check], [Mutex.Token] and [Mutex.Unlock] speak of: give each goroutine its own. It is safe for concurrent use.
 //
 // A lock says that its holder is most likely the only one. A process that is paused may go on after it has lost the lock. So give [Mutex.Token] to the stores that the lock protects,
 // and have them refuse smaller ones; package github.com/isotone/isotone/fence does.
 type Mutex struct {
 	lock  *lock
 	value string
+	by    *acquisition // the latest that was granted, guarded by Session.mu; nil: none
 }
 
 // Mutex returns the lock of that name: 1 to 128 bytes.
@@ -139,6 +146,9 @@ func (m *Mutex) acquire(ctx context.Context, try bool) (context.Context, error) 
 		if err != nil {
 			return nil, err
 		}
+		s.mu.Lock()
+		m.by = a
+		s.mu.Unlock()
 		return held, nil
 	case <-ctx.Done():
 		err := s.overdue(ctx)
@@ -179,49 +189,52 @@ func (l *lock) giveUp(a *acquisition) {
 	s.wake()
 }
 
-// Unlock releases the lock, and waits until the leader has confirmed that, or ctx is done; the release goes on then. The context of the holder is done when it returns. The error matches isotone.ErrNotHeld if the session
-// did not hold the lock any more.
+// Unlock releases the lock, and waits until the leader has confirmed that, or ctx is done; the release goes on then. The context of the holder is done when it returns. The error matches isotone.ErrNotHeld if the
+// latest holder of this value did not hold the lock any more, and is another one if the cluster refuses the release: then the session holds the lock until it ends.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	l := m.lock
 	s := l.session
 	s.mu.Lock()
-	if !l.held {
+	if !l.held || l.by != m.by {
 		s.mu.Unlock()
 		return isotone.ErrNotHeld
 	}
-	released := make(chan struct{})
-	l.wasReleased() // of an earlier release, if that is not confirmed: this one says more
+	released := make(chan error, 1)
+	l.wasReleased(nil) // of an earlier release, if that is not confirmed: this one says more
 	l.released = released
 	l.leave(context.Canceled)
 	s.core.Release(l.name)
 	s.mu.Unlock()
 	s.wake()
 	select {
-	case <-released:
-		return nil
+	case err := <-released:
+		return err
 	case <-ctx.Done():
 		return s.client.timeoutError(ctx)
 	}
 }
 
-// Check returns nil if the session holds the lock at this moment, as far as it can know, and an error that matches isotone.ErrNotHeld otherwise. After a pause of the process it
+// Check returns nil if the latest holder of this value holds the lock at this moment, as far as it can know, and an error that matches isotone.ErrNotHeld otherwise. After a pause of the process it
 // tells at once; the context is ended by a timer, which may fire a moment later.
 func (m *Mutex) Check() error {
 	s := m.lock.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.core.Token(m.lock.name, sessionNow()); !ok || !m.lock.held {
+	if _, ok := s.core.Token(m.lock.name, sessionNow()); !ok || !m.lock.held || m.lock.by != m.by {
 		return isotone.ErrNotHeld
 	}
 	return nil
 }
 
-// Token64 returns the token of the latest grant. It is larger than that of each grant before, by whomever, and fits a signed 64-bit integer.
+// Token64 returns the token of the latest grant to this value, 0 if there was none. It is larger than that of each grant of the lock before, to whomever, and fits a signed 64-bit integer.
 func (m *Mutex) Token64() isotone.Timestamp64 {
 	s := m.lock.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return m.lock.token
+	if m.by == nil {
+		return 0
+	}
+	return m.by.token
 }
 
 // Token is [Mutex.Token64] as a timestamp: both have one order.

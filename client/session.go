@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,9 +52,11 @@ type Session struct {
 	conn   net.Conn
 	under  []*session.Call // in the order in which they were sent
 	locks  map[string]*lock
-	expiry *time.Timer
-	leader string // who to ask instead of the node of the connection
-	writer *FrontierWriter
+	// granted are locks whose acquisition ends once the session believes in them.
+	granted []*lock
+	expiry  *time.Timer
+	leader  string // who to ask instead of the node of the connection
+	writer  *FrontierWriter
 	// confirmed is closed at the next answer; nil: nobody waits for it.
 	confirmed chan struct{}
 	first     []session.GroupStamp // frontiers when it was bound first
@@ -402,13 +405,16 @@ func (s *Session) happen() (more bool) {
 		case session.EventLocked:
 			s.lock(e.Name).refused(isotone.ErrLocked)
 		case session.EventRefused:
-			if e.Group != "" {
+			switch {
+			case e.Group != "":
 				s.writer.fail(e.Err)
-			} else {
+			case e.Token != 0:
+				s.lock(e.Name).wasReleased(e.Err)
+			default:
 				s.lock(e.Name).refused(e.Err)
 			}
 		case session.EventReleased:
-			s.lock(e.Name).wasReleased()
+			s.lock(e.Name).wasReleased(nil)
 		case session.EventLost:
 			switch {
 			case s.closed:
@@ -439,9 +445,10 @@ func (s *Session) happen() (more bool) {
 // settled lets those go on who hold a lock, once the session believes in it, and has the belief end in time. The caller holds mu.
 func (s *Session) settled() {
 	now := sessionNow()
-	for _, l := range s.locks {
+	for _, l := range s.granted {
 		l.settle(now)
 	}
+	s.granted = slices.DeleteFunc(s.granted, func(l *lock) bool { return !l.isGranted })
 	if s.err == nil {
 		s.expiry.Reset(max(0, s.core.Valid()-now))
 	}

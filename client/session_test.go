@@ -207,6 +207,35 @@ func TestSession_EndsWithItsClient(t *testing.T) {
 	}
 }
 
+// TestMutex_SpeaksOfItsOwnHolder: not of another one of the same session.
+func TestMutex_SpeaksOfItsOwnHolder(t *testing.T) {
+	c, _ := sessionClient(t)
+	s, ctx := newSession(t, c, client.SessionOptions{}), soon(t)
+	a, b := s.Mutex("x"), s.Mutex("x")
+	if a.Token64() != 0 {
+		t.Error("it has a token before it is held")
+	}
+	for _, m := range []*client.Mutex{a, b} {
+		if _, err := m.Lock(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if m == a {
+			if err := a.Unlock(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := a.Check(); !errors.Is(err, isotone.ErrNotHeld) {
+		t.Errorf("check: %v", err)
+	}
+	if err := a.Unlock(ctx); !errors.Is(err, isotone.ErrNotHeld) {
+		t.Errorf("unlock: %v", err)
+	}
+	if b.Check() != nil || a.Token64() == 0 || a.Token64() >= b.Token64() {
+		t.Errorf("then the holder has %v; tokens %v, %v", b.Check(), a.Token64(), b.Token64())
+	}
+}
+
 // TestSession_GivesUpItsLocksBeforeItCloses: the leader may grant them to others before it answers. Here it never does.
 func TestSession_GivesUpItsLocksBeforeItCloses(t *testing.T) {
 	stop, so, _ := testnode.RunSockets(t, nil)
@@ -305,179 +334,5 @@ func TestElection_TellsOthers(t *testing.T) {
 	}
 	stopWatching()
 	for range seen { // until it has ended
-	}
-}
-
-// sealed is a fence that counts.
-type sealed struct {
-	mu      sync.Mutex
-	through isotone.Timestamp
-	seals   int
-	fails   int // of the next seals
-}
-
-func (s *sealed) Seal(_ context.Context, through isotone.Timestamp) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fails > 0 {
-		s.fails--
-		return errors.New("the store is away")
-	}
-	if s.seals++; s.through.Before(through) {
-		s.through = through
-	}
-	return nil
-}
-
-func (s *sealed) at() isotone.Timestamp {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.through
-}
-
-func TestFrontier_FollowsWrites(t *testing.T) {
-	c, addr := sessionClient(t)
-	ctx := soon(t)
-	fence := &sealed{fails: 2}
-	if _, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: fence, TTL: time.Minute}); err == nil {
-		t.Error("a writer begins without having sealed")
-	}
-	fence.fails = 0
-	w, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: fence, TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fence.mu.Lock()
-	fence.fails = 3
-	fence.mu.Unlock()
-	var writes []*client.FrontierWrite
-	for range 10 {
-		o, err := w.Begin(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := len(writes); n > 0 && !writes[n-1].Stamp().Before(o.Stamp()) {
-			t.Errorf("%v after %v", o.Stamp(), writes[n-1].Stamp())
-		}
-		writes = append(writes, o)
-	}
-	r := dialSessions(t, addr).Frontier("orders")
-	defer r.Close()
-	for i, o := range writes {
-		if f, err := r.At(ctx); err != nil || !f.Before(o.Stamp()) {
-			t.Errorf("the frontier is at %v before write %d is decided: %v", f, i, err)
-		}
-		if err := o.Check(); err != nil {
-			t.Error(err)
-		}
-		if i%3 == 2 {
-			o.Unknown()
-		} else {
-			o.Done()
-		}
-		if f, err := r.Wait(ctx, o.Stamp()); err != nil || f.Before(o.Stamp()) {
-			t.Errorf("the frontier is at %v: %v", f, err)
-		}
-		if i%3 == 2 && fence.at().Before(o.Stamp()) {
-			t.Errorf("the frontier has passed a write in doubt, and the fence is at %v", fence.at())
-		}
-		if o.Check() == nil {
-			t.Error("a write that is decided may be made")
-		}
-	}
-	now, err := c.Timestamp(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Wait(ctx, now); err != nil {
-		t.Error(err)
-	}
-	moves := 0
-	for f, err := range r.Follow(ctx) { // the largest timestamp of a nanosecond is often among them
-		if err != nil || !now.Before(f) {
-			t.Fatalf("it was at %v, and is told to be at %v: %v", now, f, err)
-		}
-		if now, moves = f, moves+1; moves == 3 {
-			break
-		}
-	}
-	o, err := w.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(ctx); err != nil {
-		t.Error(err)
-	}
-	if _, err := w.Begin(ctx); err == nil || o.Check() == nil {
-		t.Error("a writer that is closed goes on")
-	}
-}
-
-// TestFrontier_PassesTheDead: what a writer has left is sealed by another one.
-func TestFrontier_PassesTheDead(t *testing.T) {
-	c, addr := sessionClient(t)
-	ctx := soon(t)
-	fence := &sealed{}
-	dead, err := dialSessions(t, addr).NewFrontier(ctx, "orders", client.FrontierOptions{Fence: &sealed{}, TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := dead.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: fence, TTL: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
-	_ = dead.Close(ctx)
-	r := c.Frontier("orders")
-	defer r.Close()
-	if f, err := r.Wait(ctx, o.Stamp()); err != nil || fence.at().Before(o.Stamp()) {
-		t.Errorf("the frontier is at %v and the fence at %v: %v", f, fence.at(), err)
-	}
-}
-
-// TestFrontier_SharesRequests: many writers at once get stamps of their own.
-func TestFrontier_SharesRequests(t *testing.T) {
-	c, _ := sessionClient(t)
-	ctx := soon(t)
-	w, err := c.NewFrontier(ctx, "orders", client.FrontierOptions{Fence: &sealed{}, TTL: time.Minute, U64: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	seen := map[isotone.Timestamp]bool{}
-	var all sync.WaitGroup
-	for range 50 {
-		all.Go(func() {
-			for range 20 {
-				short, cancel := context.WithCancel(ctx)
-				o, err := w.Begin(short)
-				cancel()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				if seen[o.Stamp()] || isotone.Timestamp64From(o.Stamp()).Timestamp() != o.Stamp() {
-					t.Errorf("%v twice, or of no 64-bit form", o.Stamp())
-				}
-				seen[o.Stamp()] = true
-				mu.Unlock()
-				o.Done()
-			}
-		})
-	}
-	all.Wait()
-	late, cancel := context.WithCancel(ctx)
-	cancel()
-	if _, err := w.Begin(late); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
-	r := c.Frontier("orders")
-	defer r.Close()
-	now, _ := c.Timestamp(ctx)
-	if _, err := r.Wait(ctx, now); err != nil { // also what nobody has got is decided
-		t.Error(err)
 	}
 }

@@ -215,5 +215,7 @@ func TestAll_SealsEveryStore(t *testing.T) {
 	if err := fence.All(a, b).Seal(ended, at(9)); !errors.Is(err, context.Canceled) {
 		t.Errorf("a store that cannot be reached: %v", err)
 	}
-	must(t, fence.All().Seal(t.Context(), at(9)))
+	if fence.All().Seal(t.Context(), at(9)) == nil {
+		t.Error("no store is sealed")
+	}
 }

@@ -48,6 +48,9 @@ type all []Sealer
 
 // Seal implements [Sealer].
 func (a all) Seal(ctx context.Context, through isotone.Timestamp) error {
+	if len(a) == 0 {
+		return errors.New("fence: a group without a store has nothing to seal")
+	}
 	for _, s := range a {
 		if err := s.Seal(ctx, through); err != nil {
 			return err

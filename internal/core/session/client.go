@@ -21,7 +21,7 @@ type Client struct {
 	state       clientState
 	// under are requests that are not answered, in the order in which they were sent.
 	under []*Call
-	// sent is when the latest request was sent, valid until when the client believes in its locks, and pause until when nothing is asked that can wait.
+	// sent is when the latest request was sent, valid until when the client believes in its locks, and pause until when nothing is said but that it is alive, and that it releases locks.
 	sent, valid, pause time.Duration
 	keeping            bool
 	// closed is set if the session is to end, and closing while the leader is being told.
@@ -86,7 +86,7 @@ const (
 	EventGranted EventKind = iota + 1
 	// EventLocked: somebody else holds the lock Name, which was tried.
 	EventLocked
-	// EventRefused: the request about the lock Name, or for stamps of Group, is refused with Err.
+	// EventRefused: the request about the lock Name, or for stamps of Group, is refused with Err. With Token, it is the release of that.
 	EventRefused
 	// EventReleased: the lock Name is released.
 	EventReleased
@@ -193,27 +193,38 @@ func (c *Client) Next(now time.Duration) *Call {
 // fill adds to a request what is to be said, and reports whether there is anything. One about a lock says nothing else.
 func (c *Client) fill(k *Call, now time.Duration) (some bool) {
 	switch {
-	case c.closing:
+	case c.closing || c.closed && now < c.pause:
 		return false
+	case c.closed && c.isTaking():
+		return false
+	case c.closed && c.sayAll(k): // what is decided leaves no hole
+		return true
 	case c.closed:
 		k.Close, c.closing = true, true
 		return true
-	case now >= c.pause && len(c.asks) > 0:
-		k.Lock = &c.asks[0]
-		c.asks = c.asks[1:]
+	}
+	if at := slices.IndexFunc(c.asks, func(q LockRequest) bool { return now >= c.pause || q.Op == LockRelease }); at >= 0 {
+		q := c.asks[at]
+		c.asks, k.Lock = slices.Delete(c.asks, at, at+1), &q
 		return true
 	}
 	some = c.keeping || now-c.sent >= c.ttl/keepFraction
-	c.keeping = false
-	if now >= c.pause {
-		some = c.take(k) || some
+	if c.keeping = false; now < c.pause {
+		return some
 	}
-	for _, g := range c.groups {
-		some = g.say(k) || some
-	}
+	some = c.take(k) || some
+	some = c.sayAll(k) || some
 	if n := min(len(c.sealed), sealedMax); n > 0 {
 		some = true
 		k.Sealed, c.sealed = c.sealed[:n:n], c.sealed[n:]
+	}
+	return some
+}
+
+// sayAll adds to a request what is decided and doubted, and reports whether anything of that is new.
+func (c *Client) sayAll(k *Call) (some bool) {
+	for _, g := range c.groups {
+		some = g.say(k) || some
 	}
 	return some
 }
@@ -291,7 +302,7 @@ func (c *Client) refused(k *Call, now time.Duration) {
 	case k.Bind != nil || !canWait && !isFinal:
 		c.happened(Event{Kind: EventDisconnect, Err: k.Err})
 	default:
-		if c.closing = c.closing && !k.Close; canWait {
+		if c.closing = c.closing && !k.Close; canWait || k.Close {
 			c.pause = now + max(overloadPause, k.Err.RetryAfter)
 		}
 		c.refusedPart(k, canWait)
@@ -307,6 +318,15 @@ func (c *Client) refusedPart(k *Call, again bool) {
 		} else {
 			c.happened(Event{Kind: EventRefused, Group: g.name, Err: k.Err})
 		}
+	}
+	if again { // it may not have been heard
+		for _, l := range k.Lows {
+			c.group(l.Group).said = isotone.Timestamp{}
+		}
+		for _, d := range k.Doubts {
+			c.group(d.Group).told = 0
+		}
+		c.sealed = append(k.Sealed, c.sealed...)
 	}
 	if k.Lock != nil {
 		c.refusedLock(k, again)

@@ -104,6 +104,11 @@ func (c *Client) take(k *Call) bool {
 	return false
 }
 
+// isTaking reports whether stamps are on their way.
+func (c *Client) isTaking() bool {
+	return slices.ContainsFunc(c.groups, func(g *clientGroup) bool { return g.taking > 0 })
+}
+
 // taken notes stamps of an answer.
 func (c *Client) taken(k *Call) {
 	g, r := c.group(k.Group), k.Range
@@ -115,7 +120,9 @@ func (c *Client) taken(k *Call) {
 			stamp = (isotone.Timestamp64From(r.First) + isotone.Timestamp64(n)).Timestamp()
 			last = stamp
 		}
-		g.add(stamp)
+		if !c.closed { // else nobody uses them
+			g.add(stamp)
+		}
 	}
 	if g.issued = last; k.Ahead {
 		g.own, g.bound = r.First, k.Reply.Bound
@@ -123,7 +130,9 @@ func (c *Client) taken(k *Call) {
 	if r.First.Before(g.said) { // the leader has lowered it, too (R10)
 		g.said = r.First
 	}
-	g.high = later(g.high, later(last, k.Reply.Bound))
+	if g.high = later(g.high, later(last, k.Reply.Bound)); c.closed {
+		return
+	}
 	c.happened(Event{Kind: EventStamps, Group: g.name, Range: r, Through: k.Reply.Bound})
 }
 

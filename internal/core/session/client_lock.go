@@ -65,7 +65,11 @@ func (c *Client) Release(name string) {
 	}
 	l.wants = false
 	if l.token == 0 {
-		c.ask(LockRequest{Op: LockCancel, Name: name})
+		asks := len(c.asks)
+		c.asks = slices.DeleteFunc(c.asks, func(q LockRequest) bool { return q.Name == name && (q.Op == LockAcquire || q.Op == LockTry) })
+		if len(c.asks) == asks { // else it was not asked for
+			c.ask(LockRequest{Op: LockCancel, Name: name})
+		}
 		return
 	}
 	c.give(l, l.token)
@@ -100,8 +104,11 @@ func (c *Client) refusedLock(k *Call, again bool) {
 	case !stands:
 	case again:
 		c.ask(*q)
+	case q.Op == LockRelease: // the session holds it still, and a later grant is of that hold
+		l.releasing, l.gave = 0, 0
+		c.happened(Event{Kind: EventRefused, Name: l.name, Token: q.Token, Err: k.Err})
 	default:
-		l.wants, l.releasing = false, 0
+		l.wants = false
 		c.happened(Event{Kind: EventRefused, Name: l.name, Err: k.Err})
 	}
 	c.forget(l)

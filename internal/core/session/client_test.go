@@ -215,8 +215,11 @@ func TestClient_ClosesAgain(t *testing.T) {
 	if k := answered(t, c, 0, isotone.ErrOverloaded, session.Reply{}); !k.Close {
 		t.Fatalf("it says %+v", k.Request)
 	}
-	if k := c.Next(0); k == nil || !k.Close {
-		t.Fatalf("after a refusal it says %+v", k)
+	if k := c.Next(0); k != nil {
+		t.Fatalf("it says at once %+v", k)
+	}
+	if k := c.Next(20 * time.Millisecond); k == nil || !k.Close {
+		t.Fatalf("a while after a refusal it says %+v", k)
 	}
 	c.Disconnected()
 	c.Connected()
@@ -225,6 +228,84 @@ func TestClient_ClosesAgain(t *testing.T) {
 		t.Fatalf("over another connection it says %+v", k.Request)
 	}
 	wantKinds(t, c, session.EventEnded)
+}
+
+// TestClient_DecidesBeforeItCloses: so its group has no hole that somebody has to seal.
+func TestClient_DecidesBeforeItCloses(t *testing.T) {
+	c := boundClient(t, "g")
+	c.Take("g", 1, false, false)
+	k := answered(t, c, 0, nil, alive)
+	c.Done("g", k.Range.First)
+	c.Take("g", 1, false, false)
+	k = c.Next(0)
+	c.Close()
+	if c.Next(0) != nil {
+		t.Error("it closes while stamps are on their way")
+	}
+	k.Reply, k.Range = alive, isotone.Range{First: isotone.Timestamp{Time: 9}, Count: 1}
+	c.Answered(k, 0)
+	if c.MayWrite("g", k.Range.First) {
+		t.Error("a session that is being closed writes")
+	}
+	if low := c.Next(0); low == nil || low.Close || len(low.Lows) != 1 || !k.Range.First.Before(low.Lows[0].Stamp) {
+		t.Errorf("it says %+v", low)
+	}
+	if k := c.Next(0); k == nil || !k.Close {
+		t.Errorf("and then %+v", k)
+	}
+}
+
+// TestClient_SaysAgainWhatIsRefused: a node that refuses a request for its rate has not heard what is decided.
+func TestClient_SaysAgainWhatIsRefused(t *testing.T) {
+	c := boundClient(t, "g")
+	c.Take("g", 2, false, false)
+	k := answered(t, c, 0, nil, alive)
+	c.Done("g", k.Range.First)
+	c.Doubt("g", isotone.Timestamp{Time: 5, Index: 1})
+	c.Sealed("h", isotone.Timestamp{Time: 3})
+	said := answered(t, c, 0, isotone.ErrQuotaExceeded, session.Reply{})
+	if c.Next(0) != nil {
+		t.Error("it says it again at once")
+	}
+	again := c.Next(20 * time.Millisecond)
+	if again == nil || len(said.Lows) != 1 || !slices.Equal(again.Lows, said.Lows) || !slices.Equal(again.Doubts, said.Doubts) || len(said.Doubts) != 1 || !slices.Equal(again.Sealed, said.Sealed) || len(said.Sealed) != 1 {
+		t.Errorf("it says %+v, and again %+v", said, again)
+	}
+}
+
+// TestClient_KeepsWhatItMayNotRelease: until it is told otherwise, the session holds it, and gets it again at once.
+func TestClient_KeepsWhatItMayNotRelease(t *testing.T) {
+	c := boundClient(t)
+	hold := session.Reply{Outcome: session.Alive, Holds: []session.Hold{{Name: "x", Token: 7}}}
+	c.Acquire("x", "", false)
+	answered(t, c, 0, nil, hold)
+	c.Release("x")
+	k := c.Next(0)
+	c.Acquire("x", "", false)
+	k.Err = isotone.ErrForbidden
+	c.Answered(k, 0)
+	answered(t, c, 0, nil, hold)
+	if token, ok := c.Token("x", 0); !ok || token != 7 {
+		t.Errorf("it has %v, %v", token, ok)
+	}
+	wantKinds(t, c, session.EventGranted, session.EventRefused, session.EventGranted)
+}
+
+// TestClient_ReleasesWhileItPauses: over a limit it releases, asks for nothing, and forgets what it does not want any more.
+func TestClient_ReleasesWhileItPauses(t *testing.T) {
+	c := boundClient(t)
+	c.Acquire("x", "", false)
+	answered(t, c, 0, nil, session.Reply{Outcome: session.Alive, Holds: []session.Hold{{Name: "x", Token: 7}}})
+	c.Acquire("y", "", false)
+	answered(t, c, 0, isotone.ErrQuotaExceeded, session.Reply{})
+	c.Release("x")
+	if k := c.Next(0); k == nil || k.Lock.Op != session.LockRelease {
+		t.Fatalf("it says %+v", k)
+	}
+	c.Release("y")
+	if k := c.Next(20 * time.Millisecond); k != nil {
+		t.Errorf("it says %+v", k.Lock)
+	}
 }
 
 func TestClient_IsFenced(t *testing.T) {

@@ -100,7 +100,8 @@ func (w *world) noteBind(k *sessionCall) {
 	}
 	begun, limit := 0, 0
 	for _, o := range w.sessions.users {
-		if !o.innocent && o.quota.begunBy == at && !o.dead && o.client.IsBound() && w.clock(o) < o.client.Valid() {
+		lives := !o.dead && !o.leaving && o.client.IsBound() && w.clock(o) < o.client.Valid()
+		if !o.innocent && o.quota.begunBy == at && (lives || o == u) { // u has not heard of it
 			begun++
 			limit = max(limit, o.quota.sessions)
 		}

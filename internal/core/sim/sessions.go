@@ -61,7 +61,7 @@ type sessionUser struct {
 	innocent bool
 	resumes  time.Duration
 	dead     bool
-	// leaving is set if its session ends so that its process begins anew. layouts are the stores of groups as it knows them.
+	// leaving is set if it closes its session, after which its process begins anew. layouts are the stores of groups as it knows them.
 	leaving bool
 	layouts map[string]layout
 	quota   userQuota
@@ -203,7 +203,7 @@ func (w *world) actSession(u *sessionUser) {
 	rng := w.sessions.rng
 	c := u.conn
 	harm := !w.quiet && !u.innocent
-	if w.isBehind(u) && !u.leaving && w.sessions.stores.rng.IntN(40) == 0 {
+	if draw := w.sessions.stores.rng.IntN(400); !u.leaving && (draw == 0 || draw < 10 && w.isBehind(u)) {
 		u.leaving = true
 		u.client.Close()
 		w.sessionEvents(u, session.Message{})
