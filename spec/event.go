@@ -6,10 +6,12 @@ type Kind string
 // The kinds of events. The events of a process come in their order, and a message is sent before it is received. What a comment says of a process holds for that of the event.
 const (
 	// Start: the process starts. On its disk are Term, its vote for Peer, and the log up to Index. A tick takes Tick nanoseconds. It belongs to Cluster, 0 if it has not joined one.
+	// Limits of the cluster clock are Interval nanoseconds long, 0 if it runs none.
 	Start Kind = "start"
 	// End: later events of the node are not known, though there may be some.
 	End Kind = "end"
 	// BeginStep: a step begins, and the following events belong to it. At is the steady clock of the process, Real a clock that all processes of the machine share; both in nanoseconds.
+	// Steady is the clock on which the cluster clock rests, 0 without one.
 	BeginStep Kind = "step"
 	// Tick: Count ticks have passed.
 	Tick Kind = "tick"
@@ -21,18 +23,20 @@ const (
 	State Kind = "state"
 	// Entry: the node applies the entry at Index, of Term, with Command.
 	Entry Kind = "entry"
-	// Restore: the node applies a snapshot of Cluster at Index, with Config, Ceiling, and Workers of the layout Space.
+	// Restore: the node applies a snapshot of Cluster at Index, with Config, Ceiling, and Workers of the layout Space. Limits of the cluster clock
+	// are Interval long at most.
 	Restore Kind = "restore"
 	// Append: entries from Index on replace the end of the log. Fences are the indexes of those that an owner of timelines has to know. A snapshot replaces the whole log, and is one fence at
-	// its index.
+	// its index. Ends are the indexes of those that say that no limit of the cluster clock runs.
 	Append Kind = "append"
 
 	// Campaign: the node asks Peer for its vote in Term. Its log ends at Index.
 	Campaign Kind = "campaign"
 	// Vote: the node votes for Peer in Term. Transfer is set if the leader has asked Peer to take over.
 	Vote Kind = "vote"
-	// VoteSent: it sends that vote.
+	// VoteSent: it sends that vote. It says that it has answered no leader for Since nanoseconds. VoteTold: a candidate receives that from Peer.
 	VoteSent Kind = "vote-sent"
+	VoteTold Kind = "vote-told"
 	// Ack: the node acknowledges the log of Term up to Index to Peer.
 	Ack Kind = "ack"
 	// Transfer: a leader asks Peer to take over.
@@ -54,6 +58,15 @@ const (
 	WorkerLeases Kind = "worker-leases"
 	// WorkersHeld: the process makes IDs of Workers, and of no others.
 	WorkersHeld Kind = "workers-held"
+
+	// ClusterClock: the leader's cluster clock shows Clock when its steady clock shows At, and runs Slew millionths faster than that. AskClock: the node asks Peer for a reading with Token.
+	// TellClock: a leader tells Peer the Reading, in answer to Token. ToldClock: the node receives that from Peer, of Cluster. Bounds: when its steady clock shows At, the process may use
+	// Reading, by what it knows after this step.
+	ClusterClock Kind = "cluster-clock"
+	AskClock     Kind = "ask-clock"
+	TellClock    Kind = "tell-clock"
+	ToldClock    Kind = "told-clock"
+	Bounds       Kind = "bounds"
 
 	// Request: a request with Token arrives, for Timeline, "" for the default order. It may be answered under a lease if Lease is set. The answer has to be above Floor.
 	Request Kind = "request"
@@ -90,6 +103,14 @@ type Event struct {
 	Fences   []uint64  `json:"fences,omitempty"`
 	Timeline string    `json:"timeline,omitempty"`
 	Tenure   *Tenure   `json:"tenure,omitempty"`
+	// Those of the cluster clock.
+	Interval int64    `json:"interval,omitempty"`
+	Steady   int64    `json:"steady,omitempty"`
+	Since    int64    `json:"since,omitempty"`
+	Ends     []uint64 `json:"ends,omitempty"`
+	Clock    uint64   `json:"clock,omitempty"`
+	Slew     int64    `json:"slew,omitempty"`
+	Reading  *Reading `json:"reading,omitempty"`
 }
 
 // Timestamp is ordered by Time, in unix nanoseconds, then by Index.
@@ -133,6 +154,8 @@ type Command struct {
 	Change *Change `json:"change,omitempty"`
 	// Fence: an owner of timelines has to know of it before it answers.
 	Fence bool `json:"fence,omitempty"`
+	// Interval, if set, is how long limits of the cluster clock may be from then on, in nanoseconds; 0: none runs.
+	Interval *int64 `json:"interval,omitempty"`
 	// Lease, Release and Revoke change worker leases.
 	Lease   *Lease `json:"lease,omitempty"`
 	Release []Used `json:"release,omitempty"`

@@ -16,6 +16,7 @@ type request struct {
 	above, order Timestamp
 	raised       uint64 // the floor that an operator had raised then
 	fence        uint64 // of the log of its node then
+	clock        uint64 // what bounds of the cluster clock may have shown then
 }
 
 func (s *Spec) request(n *node, e Event) {
@@ -25,6 +26,7 @@ func (s *Spec) request(n *node, e Event) {
 	}
 	if l := n.leading; l != nil {
 		q.term, q.above, q.raised = l.term, l.answered, l.raised
+		q.clock = min(l.shows(n.steady), l.told)
 	}
 	n.requests[e.Token] = q
 }
@@ -68,6 +70,8 @@ func (s *Spec) answer(n *node, e Event) {
 		s.require("opening", r.First.Time >= l.floor, "%v is below the ceiling of the term before, %d", r.First, l.floor)
 		s.require("floor", q.floor == Timestamp{} || q.floor.Before(r.First), "%v is not above the floor of the request, %v", r.First, q.floor)
 		s.require("floor", q.term != l.term || r.First.Time > q.raised || q.raised == 0, "%v is not above the floor %d, which was raised before the request came", r.First, q.raised)
+		s.require("axis", q.term != l.term || r.First.Time >= q.clock, "%v is before %d, which the cluster clock showed when the request came", r.First, q.clock)
+		s.require("axis", l.base == 0 || r.Last.Time <= l.shows(n.steady), "%v is ahead of the cluster clock, which shows %d", r.Last, l.shows(n.steady))
 		s.require("arrival", q.term != l.term || q.above == Timestamp{} || q.above.Before(r.First), "%v is not above %v, which was answered before the request came", r.First, q.above)
 		s.require("order", q.order == Timestamp{} || q.order.Before(r.First), "%v is not above %v, which was answered before the request came", r.First, q.order)
 		s.require("once", l.issued.add(r), "%v to %v is no range, or was issued before", r.First, r.Last)

@@ -17,12 +17,14 @@ type leading struct {
 	raised   uint64
 	issued   issued
 	answered Timestamp
+	limits
 }
 
 // round began in a step of the leader, at a time by its clock.
 type round struct {
-	step uint64
-	at   int64
+	step  uint64
+	at    int64
+	clock uint64 // of the cluster clock then
 }
 
 func newLeading(term uint64) *leading {
@@ -46,7 +48,7 @@ func (n *node) ask(e Event) {
 		return
 	}
 	if _, ok := l.rounds[e.Round]; !ok {
-		l.rounds[e.Round] = round{n.steps, n.at}
+		l.rounds[e.Round] = round{n.steps, n.at, l.shows(n.steady)}
 		delete(l.rounds, e.Round-roundsMax)
 	}
 }
@@ -68,6 +70,7 @@ func (s *Spec) hear(n *node, e Event) {
 		promised = min(ticks, e.Count)
 	}
 	l.heard[e.Peer] = max(l.heard[e.Peer], e.Round)
+	n.extendLimit(l)
 	if length := n.lease(promised); length > 0 && began.at >= l.notBefore {
 		l.promised[e.Peer] = max(l.promised[e.Peer], began.at+length)
 	}

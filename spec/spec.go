@@ -79,6 +79,8 @@ type node struct {
 	configAt, configAtBefore uint64
 	appliedAt                map[uint64]int64
 	fenceLease               int64 // the end of its lease as an owner
+
+	intervals
 }
 
 // question is that of the leader of term, which came at a tick and asked for a promise of so many ticks.
@@ -145,8 +147,11 @@ func (s *Spec) step(n *node, e Event) {
 		n.durable.term, n.durable.vote, n.durable.index = e.Term, e.Peer, e.Index
 	case Role:
 		s.role(n, e)
+	case VoteTold, ClusterClock, AskClock, TellClock, ToldClock, Bounds:
+		s.stepClock(n, e)
 	case State:
 		s.require("ceiling", n.ceiling == e.Ceiling, "its ceiling is %d, and the log says %d", e.Ceiling, n.ceiling)
+		s.require("expiry", !e.Serves || n.leading == nil || n.steady >= n.leading.opensAt, "it issues timestamps, and limits of an earlier term may run")
 		s.require("opening", !e.Serves || n.leading != nil && n.leading.open, "it issues timestamps, and has applied no reservation of its term")
 	case Campaign:
 		// If the term has a leader by now, the request was slow, and does no harm.
@@ -157,6 +162,7 @@ func (s *Spec) step(n *node, e Event) {
 	case Restore:
 		n.cluster, n.applied, n.ceiling = e.Cluster, e.Index, e.Ceiling
 		n.changeConfig(*e.Config)
+		n.limits = e.Interval
 		n.space = e.Space
 		clear(n.workers)
 		for _, w := range e.Workers {
@@ -170,6 +176,7 @@ func (s *Spec) step(n *node, e Event) {
 	case Vote:
 		s.vote(n, e)
 	case VoteSent:
+		s.report(n, e)
 		s.require("disk", n.durable.term > e.Term || n.durable.term == e.Term && n.durable.vote == e.Peer, "the vote for node %d in term %d is not on disk", e.Peer, e.Term)
 	case Ack:
 		// If a later term is on disk, which has cut the entry off, the acknowledgement was slow, and does no harm.
@@ -184,6 +191,7 @@ func (s *Spec) step(n *node, e Event) {
 		s.hear(n, e)
 	case Append:
 		n.appended(e)
+		s.appendEnds(n, e)
 	case AskFence:
 		n.askFence(e)
 	case TellFence:
@@ -216,6 +224,7 @@ func (s *Spec) start(e Event) {
 	n := &node{id: e.Node, cluster: e.Cluster, tick: e.Tick, requests: map[uint64]*request{}, workers: map[uint64]Worker{}, fenceRounds: map[uint64]fenceRound{}, appliedAt: map[uint64]int64{}, term: e.Term, termBefore: e.Term}
 	n.durable.term, n.durable.vote, n.durable.index = e.Term, e.Peer, e.Index
 	n.voted.term, n.voted.vote = e.Term, e.Peer
+	n.intervals = intervals{interval: e.Interval, asks: map[uint64]clockAsk{}}
 	s.nodes[e.Process] = n
 	if s.confirmed[e.Node] == nil {
 		s.confirmed[e.Node] = &confirmations{promises: map[confirmation]uint64{}}
@@ -228,6 +237,7 @@ func (n *node) beginStep(e Event) {
 	n.steps++
 	n.commands, n.configAtBefore, n.fenceBefore = nil, n.configAt, n.fence()
 	n.at, n.termBefore, n.configBefore, n.leadingBefore = e.At, n.term, n.config, n.leading
+	n.beginInterval(e)
 }
 
 // role notes the term, and who leads in it.
@@ -246,6 +256,7 @@ func (s *Spec) role(n *node, e Event) {
 	s.require("disk", n.durable.term >= e.Term, "it leads in term %d, and has term %d on disk", e.Term, n.durable.term)
 	s.leaders[at] = n.id
 	n.leading = newLeading(e.Term)
+	n.elected(n.leading)
 }
 
 // entry applies an entry of the log.
@@ -258,6 +269,7 @@ func (s *Spec) entry(n *node, e Event) {
 	}
 	s.log[at] = this
 	n.applied = e.Index
+	n.ends = slices.DeleteFunc(n.ends, func(index uint64) bool { return index <= e.Index })
 	if e.Command.Fence {
 		n.appliedAt[e.Index], n.fencedAt = n.at, n.steps
 	}
@@ -267,12 +279,15 @@ func (s *Spec) entry(n *node, e Event) {
 		n.ceiling = max(n.ceiling+1, min(c.Reserve, ceilingMax))
 		if l := n.leading; l != nil && l.term == e.Term && !l.open {
 			l.open, l.floor = true, before
+			n.opens(l)
 		}
 	case c.Raise != 0:
 		n.ceiling = max(n.ceiling, min(c.Raise, ceilingMax-2)+2)
 		if l := n.leading; l != nil && l.open {
 			l.raised = max(l.raised, min(c.Raise, ceilingMax-2))
 		}
+	case c.Interval != nil:
+		n.limits = *c.Interval
 	case c.Lease != nil, c.Release != nil, c.Revoke != nil:
 		n.commands = append(n.commands, c)
 	case c.Change != nil:

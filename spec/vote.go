@@ -33,6 +33,7 @@ func (n *node) noteAsked(e Event) {
 // confirm checks a confirmation, and notes the promise that it makes.
 func (s *Spec) confirm(n *node, e Event) {
 	s.require("confirmation", e.Term >= n.termBefore, "it confirms round %d of term %d, and is in term %d", e.Round, e.Term, n.termBefore)
+	n.answeredIn(e.Term)
 	if e.Count > 0 {
 		i := slices.IndexFunc(n.asked, func(q question) bool { return q.term == e.Term && q.promise >= e.Count })
 		s.require("promise", i >= 0, "it promises the leader of term %d %d ticks, and was not asked for as many", e.Term, e.Count)

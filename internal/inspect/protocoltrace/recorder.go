@@ -23,7 +23,8 @@ type recorder struct {
 	node, process uint64
 	emit          func(spec.Event)
 	// step is the beginning of the present step, until something has happened in it.
-	step spec.Event
+	step  spec.Event
+	began bool
 	// term, leads and applied are those of the latest step.
 	term          uint64
 	leads, serves bool
@@ -42,6 +43,11 @@ type recorder struct {
 	workers []oracle.WorkerLease
 	held    []oracle.WorkerLease
 	worked  bool
+	// interval is the length of limits of the cluster clock, clock the latest that was said, steady the clock of the step, ticked whether ticks have passed in it.
+	interval int64
+	clock    replica.ClusterClock
+	steady   int64
+	ticked   bool
 }
 
 // position is a term and a vote.
@@ -54,20 +60,21 @@ func Observe(cfg replica.Config, emit func(spec.Event)) replica.Observer {
 		r.hard = position{h.GetTerm(), h.GetVote()}
 		r.term = h.GetTerm()
 	}
-	r.voted = r.hard
+	r.voted, r.interval = r.hard, int64(cfg.Interval)
 	r.write(cfg.Snapshot, cfg.Entries)
 	r.last = lastOf(r.last, cfg.Snapshot, cfg.Entries)
-	r.add(spec.Event{Kind: spec.Start, Term: r.hard.term, Peer: r.hard.vote, Index: r.last, Tick: int64(cfg.TickInterval), Cluster: cfg.Self.ClusterID})
+	r.add(spec.Event{Kind: spec.Start, Term: r.hard.term, Peer: r.hard.vote, Index: r.last, Tick: int64(cfg.TickInterval), Cluster: cfg.Self.ClusterID, Interval: r.interval})
 	r.fences(cfg.Snapshot, cfg.Entries)
 	r.restore()
 	return r
 }
 
 func (r *recorder) add(e spec.Event) {
-	if e.Kind == spec.BeginStep {
+	if e.Kind == spec.BeginStep && r.began {
 		r.step = e
 		return
 	}
+	r.began = r.began || e.Kind == spec.BeginStep // the first one says when the process has started
 	if r.step.Kind != "" && e.Kind != spec.Start {
 		step := r.step
 		r.step = spec.Event{}
@@ -108,7 +115,7 @@ func (r *recorder) fences(s *raftpb.Snapshot, entries []*raftpb.Entry) {
 	if len(entries) == 0 {
 		return
 	}
-	e := spec.Event{Kind: spec.Append, Index: entries[0].GetIndex()}
+	e := spec.Event{Kind: spec.Append, Index: entries[0].GetIndex(), Ends: endsOf(entries)}
 	for _, one := range entries {
 		if isFence(one) {
 			e.Fences = append(e.Fences, one.GetIndex())
@@ -135,7 +142,7 @@ func isFence(e *raftpb.Entry) bool {
 
 // Before implements [replica.Observer].
 func (r *recorder) Before(in *replica.Input) {
-	r.add(spec.Event{Kind: spec.BeginStep, At: int64(in.Mono)})
+	r.add(spec.Event{Kind: spec.BeginStep, At: int64(in.Mono), Steady: in.Steady})
 	if w := in.Persisted; w != nil {
 		if w.HardState != nil {
 			r.hard = position{w.HardState.GetTerm(), w.HardState.GetVote()}
@@ -146,6 +153,7 @@ func (r *recorder) Before(in *replica.Input) {
 	for _, m := range in.Messages {
 		r.received(m)
 	}
+	r.clockBefore(in)
 	for _, a := range in.OwnerAnswers {
 		if a.Session == r.process {
 			r.add(spec.Event{Kind: spec.ToldFence, Peer: a.Peer, Round: a.Round, Index: a.Fence})
@@ -180,6 +188,11 @@ func (r *recorder) received(m *raftpb.Message) {
 			r.transfers[m.GetFrom()] = m.GetTerm()
 		}
 		return
+	case raftpb.MsgVoteResp:
+		if m.GetReject() {
+			return
+		}
+		e = spec.Event{Kind: spec.VoteTold, Peer: m.GetFrom(), Term: m.GetTerm(), Since: sinceOf(m)}
 	default:
 		return
 	}
@@ -199,6 +212,7 @@ func (r *recorder) After(of *replica.Replica, e *replica.Effects) {
 		r.ceiling, r.serves = b.Ceiling, b.Serving
 		r.add(spec.Event{Kind: spec.State, Ceiling: b.Ceiling, Serves: b.Serving})
 	}
+	r.clockAfter(of)
 	if r.worked || e.Changed {
 		r.workersOf(of)
 	}
@@ -218,6 +232,7 @@ func (r *recorder) After(of *replica.Replica, e *replica.Effects) {
 	for _, m := range e.Send {
 		r.sent(m)
 	}
+	r.clockTold(of, e)
 	for _, a := range e.Answers {
 		r.answered(a, of)
 	}
@@ -255,7 +270,7 @@ func (r *recorder) sent(m *raftpb.Message) {
 		if m.GetReject() {
 			return
 		}
-		e = spec.Event{Kind: spec.VoteSent, Peer: m.GetTo(), Term: m.GetTerm()}
+		e = spec.Event{Kind: spec.VoteSent, Peer: m.GetTo(), Term: m.GetTerm(), Since: sinceOf(m)}
 	case raftpb.MsgVote:
 		e = spec.Event{Kind: spec.Campaign, Peer: m.GetTo(), Term: m.GetTerm(), Index: m.GetIndex()}
 	case raftpb.MsgTimeoutNow:
@@ -322,7 +337,7 @@ func (r *recorder) restore() {
 	conf := s.GetMetadata().GetConfState()
 	e := spec.Event{Kind: spec.Restore, Index: s.GetMetadata().GetIndex(), Config: &spec.Config{Voters: slices.Clone(conf.GetVoters()), Outgoing: slices.Clone(conf.GetVotersOutgoing())}}
 	if state, err := oracle.DecodeState(s.GetData()); err == nil {
-		e.Ceiling, e.Cluster = state.Ceiling, state.ClusterID
+		e.Ceiling, e.Cluster, e.Interval = state.Ceiling, state.ClusterID, int64(state.Interval)
 		r.workers, r.worked = state.Workers, true
 		for _, w := range state.Workers {
 			e.Workers = append(e.Workers, workerOf(w))
@@ -400,6 +415,8 @@ func commandOf(e *raftpb.Entry) *spec.Command {
 		c.Reserve = max(command.Target, 1)
 	case oracle.KindFloor:
 		c.Raise = max(command.Target, 1)
+	case oracle.KindInterval:
+		c.Interval = new(int64(command.Interval))
 	case oracle.KindLease:
 		q := command.Lease
 		c.Lease = &spec.Lease{Node: q.Node, Session: q.Session, From: q.From, Until: q.Until, Space: fmt.Sprint(q.Space)}

@@ -1,0 +1,80 @@
+package protocoltrace
+
+import (
+	"encoding/binary"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone/internal/core/interval"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/spec"
+)
+
+// clockBefore says what goes into a step about the cluster clock.
+func (r *recorder) clockBefore(in *replica.Input) {
+	r.ticked, r.steady = in.Ticks > 0, in.Steady
+	for _, a := range in.ClockAnswers {
+		r.add(spec.Event{Kind: spec.ToldClock, Peer: a.Peer, Token: a.Nonce, Cluster: a.Reading.Cluster, Reading: readingOf(a.Reading)})
+	}
+}
+
+// clockAfter says how the clock of a leader goes on.
+func (r *recorder) clockAfter(of *replica.Replica) {
+	if r.interval == 0 {
+		return
+	}
+	if c, runs := of.ClusterClock(); runs && c != r.clock {
+		r.clock = c
+		r.add(spec.Event{Kind: spec.ClusterClock, Clock: c.Base, At: c.At, Slew: c.Slew})
+	}
+}
+
+// clockTold says what the node asks and tells others, and what its own process may use now, and by what it knows now until the earlier bound reaches the limit.
+func (r *recorder) clockTold(of *replica.Replica, e *replica.Effects) {
+	for _, q := range e.AskClock {
+		r.add(spec.Event{Kind: spec.AskClock, Peer: q.Peer, Token: q.Nonce})
+	}
+	for _, a := range e.TellClock {
+		r.add(spec.Event{Kind: spec.TellClock, Peer: a.Peer, Token: a.Nonce, Reading: readingOf(a.Reading)})
+	}
+	if r.interval == 0 || !e.ClockChanged && !r.ticked {
+		return
+	}
+	at := r.steady
+	for range 2 {
+		b, good := of.ClockEstimate().Told(interval.At(at))
+		if good {
+			r.add(spec.Event{Kind: spec.Bounds, At: at, Reading: readingOf(b)})
+		}
+		if b.Earliest >= b.Limit {
+			return
+		}
+		at += int64(b.Limit - b.Earliest)
+	}
+}
+
+func readingOf(r interval.Reading) *spec.Reading {
+	return &spec.Reading{Term: r.Term, Earliest: r.Earliest, Latest: r.Latest, Limit: r.Limit}
+}
+
+// sinceOf returns what a vote says: how long ago the voter answered a leader.
+func sinceOf(m *raftpb.Message) int64 {
+	if len(m.GetContext()) != 8 {
+		return 0
+	}
+	return int64(min(binary.LittleEndian.Uint64(m.GetContext()), 1<<62))
+}
+
+// endsOf returns the indexes of the entries that say that no limit of the cluster clock runs.
+func endsOf(entries []*raftpb.Entry) (list []uint64) {
+	for _, e := range entries {
+		if len(e.GetData()) == 0 || e.GetType() != raftpb.EntryNormal || oracle.Kind(e.GetData()[0]) != oracle.KindInterval {
+			continue
+		}
+		if c, err := oracle.DecodeCommand(e.GetData()); err == nil && c.Interval == 0 {
+			list = append(list, e.GetIndex())
+		}
+	}
+	return list
+}
