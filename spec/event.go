@@ -6,12 +6,13 @@ type Kind string
 // The kinds of events. The events of a process come in their order, and a message is sent before it is received. What a comment says of a process holds for that of the event.
 const (
 	// Start: the process starts. On its disk are Term, its vote for Peer, and the log up to Index. A tick takes Tick nanoseconds. It belongs to Cluster, 0 if it has not joined one.
-	// Limits of the cluster clock are Interval nanoseconds long, 0 if it runs none.
+	// Limits of the cluster clock are Interval nanoseconds long, 0 if it runs none. It may go by its own wall clock up to Jump nanoseconds beyond those of a quorum, 0 for any way, and its
+	// reservations reach Reach nanoseconds ahead. The log asks for Ceiling at most.
 	Start Kind = "start"
 	// End: later events of the node are not known, though there may be some.
 	End Kind = "end"
 	// BeginStep: a step begins, and the following events belong to it. At is the steady clock of the process, Real a clock that all processes of the machine share; both in nanoseconds.
-	// Steady is the clock on which the cluster clock rests, 0 without one.
+	// Wall is its wall clock, in unix nanoseconds. Steady is the clock on which the cluster clock rests, 0 without one.
 	BeginStep Kind = "step"
 	// Tick: Count ticks have passed.
 	Tick Kind = "tick"
@@ -27,7 +28,7 @@ const (
 	// are Interval long at most.
 	Restore Kind = "restore"
 	// Append: entries from Index on replace the end of the log. Fences are the indexes of those that an owner of timelines has to know. A snapshot replaces the whole log, and is one fence at
-	// its index. Ends are the indexes of those that say that no limit of the cluster clock runs.
+	// its index. Proposed are those of them that a leader has proposed, and that move time or its limits.
 	Append Kind = "append"
 
 	// Campaign: the node asks Peer for its vote in Term. Its log ends at Index.
@@ -68,7 +69,12 @@ const (
 	ToldClock    Kind = "told-clock"
 	Bounds       Kind = "bounds"
 
-	// Request: a request with Token arrives, for Timeline, "" for the default order. It may be answered under a lease if Lease is set. The answer has to be above Floor.
+	// WallClock: Peer says that its wall clock shows Clock. RaiseFloor: an operator asks for the floor Clock.
+	WallClock  Kind = "wall-clock"
+	RaiseFloor Kind = "raise-floor"
+
+	// Request: a request with Token arrives, for Timeline, "" for the default order. It may be answered under a lease if Lease is set. The answer has to be above Floor, which may
+	// move time ahead of the clocks if Raise is set.
 	Request Kind = "request"
 	// Answer: the request with Token is answered with Ranges, none if it is refused. Tenure is set for a timeline: what the applied log says of its owner.
 	Answer Kind = "answer"
@@ -94,6 +100,7 @@ type Event struct {
 	Serves   bool      `json:"serves,omitempty"`
 	Transfer bool      `json:"transfer,omitempty"`
 	Lease    bool      `json:"lease,omitempty"`
+	Raise    bool      `json:"raise,omitempty"`
 	Floor    Timestamp `json:"floor,omitzero"`
 	Ranges   []Range   `json:"ranges,omitempty"`
 	Config   *Config   `json:"config,omitempty"`
@@ -103,14 +110,17 @@ type Event struct {
 	Fences   []uint64  `json:"fences,omitempty"`
 	Timeline string    `json:"timeline,omitempty"`
 	Tenure   *Tenure   `json:"tenure,omitempty"`
-	// Those of the cluster clock.
-	Interval int64    `json:"interval,omitempty"`
-	Steady   int64    `json:"steady,omitempty"`
-	Since    int64    `json:"since,omitempty"`
-	Ends     []uint64 `json:"ends,omitempty"`
-	Clock    uint64   `json:"clock,omitempty"`
-	Slew     int64    `json:"slew,omitempty"`
-	Reading  *Reading `json:"reading,omitempty"`
+	// Those of clocks.
+	Wall     uint64     `json:"wall,omitempty"`
+	Jump     uint64     `json:"jump,omitempty"`
+	Reach    uint64     `json:"reach,omitempty"`
+	Interval int64      `json:"interval,omitempty"`
+	Steady   int64      `json:"steady,omitempty"`
+	Since    int64      `json:"since,omitempty"`
+	Proposed []Proposal `json:"proposed,omitempty"`
+	Clock    uint64     `json:"clock,omitempty"`
+	Slew     int64      `json:"slew,omitempty"`
+	Reading  *Reading   `json:"reading,omitempty"`
 }
 
 // Timestamp is ordered by Time, in unix nanoseconds, then by Index.
@@ -143,6 +153,12 @@ type Config struct {
 	Outgoing []uint64 `json:"outgoing,omitempty"`
 }
 
+// Proposal is an entry that a leader has proposed.
+type Proposal struct {
+	Index   uint64   `json:"i"`
+	Command *Command `json:"command"`
+}
+
 // Command is the command of an entry. One that the specification knows nothing of has its Digest only.
 type Command struct {
 	// Digest tells commands apart.
@@ -150,6 +166,8 @@ type Command struct {
 	// Reserve is the ceiling that a reservation asks for, Raise the floor that an operator raises; 0 for none. Both are in unix nanoseconds.
 	Reserve uint64 `json:"reserve,omitempty"`
 	Raise   uint64 `json:"raise,omitempty"`
+	// Shared is the ceiling of timelines that a reservation asks for, in unix nanoseconds; 0 for none.
+	Shared uint64 `json:"shared,omitempty"`
 	// Change changes the voters.
 	Change *Change `json:"change,omitempty"`
 	// Fence: an owner of timelines has to know of it before it answers.

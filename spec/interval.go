@@ -56,10 +56,10 @@ type intervals struct {
 	// limits is how long limits may be by what is applied, limitsBefore by what was when the step began. ends are the indexes of the entries in the log that say that none runs.
 	limits, limitsBefore int64
 	ends                 []uint64
-	// answered is when it last answered a leader, of a term, or led, and before when it last did so in an earlier term.
-	answered struct {
-		term       uint64
-		at, before int64
+	// answered is when it last answered a leader or led, and in which term, answeredBefore when it last did so in an earlier term.
+	answered, answeredBefore struct {
+		term uint64
+		at   int64
 	}
 	// votes are for how long the voters of a candidate in votesTerm have answered no leader.
 	votes     map[uint64]int64
@@ -135,27 +135,31 @@ func (b *estimate) take(sent, received int64, r Reading) {
 // answeredIn notes that the node answers a leader of a term, leads in it, or has started.
 func (n *node) answeredIn(term uint64) {
 	if term > n.answered.term {
-		n.answered.term, n.answered.before = term, n.answered.at
+		n.answeredBefore = n.answered
 	}
-	n.answered.at = n.steady
+	n.answered.term, n.answered.at = max(n.answered.term, term), n.steady
 }
 
-// unheard returns for how long the node has answered no leader of a term before one.
-func (n *node) unheard(term uint64) int64 {
-	if n.answered.term < term {
-		return n.steady - n.answered.at
+// unheard returns for how long the node has answered no leader of a term before one, if that is known: a vote may be sent so late that there were two later terms.
+func (n *node) unheard(term uint64) (since int64, known bool) {
+	switch {
+	case n.answered.term < term:
+		return n.steady - n.answered.at, true
+	case n.answeredBefore.term < term:
+		return n.steady - n.answeredBefore.at, true
 	}
-	return n.steady - n.answered.before
+	return 0, false
 }
 
 // report checks what a vote says: for how long the voter has answered no leader.
 func (s *Spec) report(n *node, e Event) {
-	s.require("report", e.Since <= max(0, n.unheard(e.Term)), "its vote says that it has answered no leader for %d ns, and it did %d ns ago", e.Since, n.unheard(e.Term))
+	since, known := n.unheard(e.Term)
+	s.require("report", !known || e.Since <= since, "its vote says that it has answered no leader for %d ns, and it did %d ns ago", e.Since, since)
 }
 
 // elected begins the limits of a term: by what a quorum has said, nobody had answered a leader for unheard.
 func (n *node) elected(l *leading) {
-	own := max(0, n.unheard(l.term))
+	own, _ := n.unheard(l.term)
 	said := func(id uint64) int64 {
 		if id == n.id {
 			return own
@@ -256,17 +260,4 @@ func (s *Spec) bounds(n *node, e Event) {
 	const rounding = 2
 	s.require("bounds", r.Earliest <= earliest+rounding && r.Latest+rounding >= latest, "it takes the clock to be between %d and %d, and was told so of %d and %d", r.Earliest, r.Latest, earliest, latest)
 	s.require("bounds", r.Latest <= r.Limit, "it uses the bound %d beyond the limit %d", r.Latest, r.Limit)
-}
-
-// appendEnds notes the entries that say that no limit runs.
-func (s *Spec) appendEnds(n *node, e Event) {
-	if e.Index == 0 { // a snapshot
-		n.ends = nil
-		return
-	}
-	n.ends = slices.DeleteFunc(n.ends, func(index uint64) bool { return index >= e.Index })
-	n.ends = append(n.ends, e.Ends...)
-	if l := n.leading; l != nil && len(e.Ends) > 0 {
-		s.require("release", l.told == 0 || l.shows(n.steady) > l.told, "its log is to say that no limit runs, and it told the limit %d, which its clock passes at %d", l.told, l.shows(n.steady))
-	}
 }

@@ -21,6 +21,9 @@ type request struct {
 
 func (s *Spec) request(n *node, e Event) {
 	q := &request{step: n.steps, lease: e.Lease, floor: e.Floor, timeline: e.Timeline, fence: n.fence(), order: s.answered}
+	if e.Raise {
+		n.mayRaise = max(n.mayRaise, e.Floor.Time)
+	}
 	if e.Timeline != "" {
 		q.order = s.timeline(n, e.Timeline).answered
 	}

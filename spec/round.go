@@ -14,7 +14,10 @@ type leading struct {
 	notBefore int64
 	forgone   bool
 	// raised is a floor that an operator has raised in this term.
-	raised   uint64
+	raised uint64
+	// room is a time above that to which reservations may reach in this term, at roomAt by the steady clock.
+	room     uint64
+	roomAt   int64
 	issued   issued
 	answered Timestamp
 	limits

@@ -81,6 +81,7 @@ type node struct {
 	fenceLease               int64 // the end of its lease as an owner
 
 	intervals
+	wallClocks
 }
 
 // question is that of the leader of term, which came at a tick and asked for a promise of so many ticks.
@@ -143,6 +144,12 @@ func (s *Spec) step(n *node, e Event) {
 		n.beginStep(e)
 	case Tick:
 		n.ticks += e.Count
+		n.updateQuorum()
+	case WallClock:
+		n.told[e.Peer] = wallReading{e.Clock, n.at, true}
+		n.updateQuorum()
+	case RaiseFloor:
+		n.operator = max(n.operator, e.Clock)
 	case Durable:
 		n.durable.term, n.durable.vote, n.durable.index = e.Term, e.Peer, e.Index
 	case Role:
@@ -191,7 +198,7 @@ func (s *Spec) step(n *node, e Event) {
 		s.hear(n, e)
 	case Append:
 		n.appended(e)
-		s.appendEnds(n, e)
+		s.proposed(n, e)
 	case AskFence:
 		n.askFence(e)
 	case TellFence:
@@ -225,6 +232,7 @@ func (s *Spec) start(e Event) {
 	n.durable.term, n.durable.vote, n.durable.index = e.Term, e.Peer, e.Index
 	n.voted.term, n.voted.vote = e.Term, e.Peer
 	n.intervals = intervals{interval: e.Interval, asks: map[uint64]clockAsk{}}
+	n.wallClocks = wallClocks{jump: e.Jump, reach: e.Reach, reserved: e.Ceiling, told: map[uint64]wallReading{}}
 	s.nodes[e.Process] = n
 	if s.confirmed[e.Node] == nil {
 		s.confirmed[e.Node] = &confirmations{promises: map[confirmation]uint64{}}
@@ -238,6 +246,7 @@ func (n *node) beginStep(e Event) {
 	n.commands, n.configAtBefore, n.fenceBefore = nil, n.configAt, n.fence()
 	n.at, n.termBefore, n.configBefore, n.leadingBefore = e.At, n.term, n.config, n.leading
 	n.beginInterval(e)
+	n.beginClock(e)
 }
 
 // role notes the term, and who leads in it.
@@ -279,12 +288,14 @@ func (s *Spec) entry(n *node, e Event) {
 		n.ceiling = max(n.ceiling+1, min(c.Reserve, ceilingMax))
 		if l := n.leading; l != nil && l.term == e.Term && !l.open {
 			l.open, l.floor = true, before
+			l.room, l.roomAt = n.ceiling, n.at
 			n.opens(l)
 		}
 	case c.Raise != 0:
 		n.ceiling = max(n.ceiling, min(c.Raise, ceilingMax-2)+2)
 		if l := n.leading; l != nil && l.open {
 			l.raised = max(l.raised, min(c.Raise, ceilingMax-2))
+			l.room, l.roomAt = max(l.room+uint64(n.at-l.roomAt), l.raised+n.reach), n.at
 		}
 	case c.Interval != nil:
 		n.limits = *c.Interval

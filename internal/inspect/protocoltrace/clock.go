@@ -11,9 +11,15 @@ import (
 	"github.com/isotone/isotone/spec"
 )
 
-// clockBefore says what goes into a step about the cluster clock.
+// clockBefore says what goes into a step about clocks.
 func (r *recorder) clockBefore(in *replica.Input) {
 	r.ticked, r.steady = in.Ticks > 0, in.Steady
+	for _, c := range in.Clocks {
+		r.add(spec.Event{Kind: spec.WallClock, Peer: c.ID, Clock: uint64(max(0, c.Wall))})
+	}
+	if f := in.RaiseFloor; f != nil {
+		r.add(spec.Event{Kind: spec.RaiseFloor, Clock: f.Time})
+	}
 	for _, a := range in.ClockAnswers {
 		r.add(spec.Event{Kind: spec.ToldClock, Peer: a.Peer, Token: a.Nonce, Cluster: a.Reading.Cluster, Reading: readingOf(a.Reading)})
 	}
@@ -66,15 +72,27 @@ func sinceOf(m *raftpb.Message) int64 {
 	return int64(min(binary.LittleEndian.Uint64(m.GetContext()), 1<<62))
 }
 
-// endsOf returns the indexes of the entries that say that no limit of the cluster clock runs.
-func endsOf(entries []*raftpb.Entry) (list []uint64) {
+// proposedOf returns the entries of a write that this node has proposed as the leader, and that move time or its limits.
+func (r *recorder) proposedOf(entries []*raftpb.Entry) (list []spec.Proposal) {
 	for _, e := range entries {
-		if len(e.GetData()) == 0 || e.GetType() != raftpb.EntryNormal || oracle.Kind(e.GetData()[0]) != oracle.KindInterval {
+		if !r.leads || e.GetTerm() != r.term || len(e.GetData()) == 0 || e.GetType() != raftpb.EntryNormal {
 			continue
 		}
-		if c, err := oracle.DecodeCommand(e.GetData()); err == nil && c.Interval == 0 {
-			list = append(list, e.GetIndex())
+		switch oracle.Kind(e.GetData()[0]) {
+		case oracle.KindReserve, oracle.KindFloor, oracle.KindInterval:
+			list = append(list, spec.Proposal{Index: e.GetIndex(), Command: commandOf(e)})
 		}
 	}
 	return list
 }
+
+// reservedIn returns the largest ceiling that a recovered log asks for.
+func reservedIn(entries []*raftpb.Entry) (ceiling uint64) {
+	for _, e := range entries {
+		ceiling = max(ceiling, commandOf(e).Reserve)
+	}
+	return ceiling
+}
+
+// reservationEpochs is how many epochs a reservation reaches ahead of the clock.
+const reservationEpochs = 4

@@ -25,9 +25,6 @@ var refusedFile = filepath.Join("testdata", "refused.txt")
 // refusedMin is how many there are at least: the specification is not to become weaker.
 const refusedMin = 62
 
-// searched is how many seeds -update tries, after that with which the simulator notices the bug.
-const searched = 8
-
 // TestMutants_AreRefusedByTheSpecification: the specification refuses runs with deliberate bugs of the core, without any check of the simulator.
 func TestMutants_AreRefusedByTheSpecification(t *testing.T) {
 	if *update {
@@ -79,7 +76,7 @@ func runWith(m mutant.Mutant, seed uint64) *spec.Violation {
 	return v
 }
 
-// search writes which bugs are refused. ISOTONE_MUTANT names the only bugs to search for, separated by commas.
+// search writes which bugs are refused: by the seed with which the simulator notices the bug, or one of those of -first and -runs. ISOTONE_MUTANT names the only bugs to search for, separated by commas.
 func search(t *testing.T) {
 	seeds, refused := pairs(t, filepath.Join("..", "..", "core", "sim", "testdata", "mutant_seeds.txt")), pairs(t, refusedFile)
 	only := strings.FieldsFunc(os.Getenv("ISOTONE_MUTANT"), func(r rune) bool { return r == ',' })
@@ -95,8 +92,8 @@ func search(t *testing.T) {
 			if seed, ok := seeds[name]; ok {
 				try = append(try, seed)
 			}
-			for seed := range searched {
-				try = append(try, fmt.Sprint(seed))
+			for seed := range *runs {
+				try = append(try, fmt.Sprint(*first+seed))
 			}
 			for _, text := range try {
 				seed, err := strconv.ParseUint(strings.Fields(text)[0], 10, 64)

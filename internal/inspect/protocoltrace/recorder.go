@@ -63,7 +63,7 @@ func Observe(cfg replica.Config, emit func(spec.Event)) replica.Observer {
 	r.voted, r.interval = r.hard, int64(cfg.Interval)
 	r.write(cfg.Snapshot, cfg.Entries)
 	r.last = lastOf(r.last, cfg.Snapshot, cfg.Entries)
-	r.add(spec.Event{Kind: spec.Start, Term: r.hard.term, Peer: r.hard.vote, Index: r.last, Tick: int64(cfg.TickInterval), Cluster: cfg.Self.ClusterID, Interval: r.interval})
+	r.add(spec.Event{Kind: spec.Start, Term: r.hard.term, Peer: r.hard.vote, Index: r.last, Tick: int64(cfg.TickInterval), Cluster: cfg.Self.ClusterID, Interval: r.interval, Jump: uint64(cfg.ClockJumpMax), Reach: reservationEpochs * uint64(cfg.EpochTicks) * uint64(cfg.TickInterval), Ceiling: reservedIn(cfg.Entries)})
 	r.fences(cfg.Snapshot, cfg.Entries)
 	r.restore()
 	return r
@@ -115,7 +115,7 @@ func (r *recorder) fences(s *raftpb.Snapshot, entries []*raftpb.Entry) {
 	if len(entries) == 0 {
 		return
 	}
-	e := spec.Event{Kind: spec.Append, Index: entries[0].GetIndex(), Ends: endsOf(entries)}
+	e := spec.Event{Kind: spec.Append, Index: entries[0].GetIndex(), Proposed: r.proposedOf(entries)}
 	for _, one := range entries {
 		if isFence(one) {
 			e.Fences = append(e.Fences, one.GetIndex())
@@ -142,7 +142,7 @@ func isFence(e *raftpb.Entry) bool {
 
 // Before implements [replica.Observer].
 func (r *recorder) Before(in *replica.Input) {
-	r.add(spec.Event{Kind: spec.BeginStep, At: int64(in.Mono), Steady: in.Steady})
+	r.add(spec.Event{Kind: spec.BeginStep, At: int64(in.Mono), Steady: in.Steady, Wall: in.Now})
 	if w := in.Persisted; w != nil {
 		if w.HardState != nil {
 			r.hard = position{w.HardState.GetTerm(), w.HardState.GetVote()}
@@ -167,7 +167,7 @@ func (r *recorder) Before(in *replica.Input) {
 			continue
 		}
 		r.requests[q.Token] = q
-		r.add(spec.Event{Kind: spec.Request, Token: q.Token, Timeline: q.Timeline, Lease: q.Mode == isotone.ReadLease && q.Session == nil, Floor: spec.Timestamp(q.Floor)})
+		r.add(spec.Event{Kind: spec.Request, Token: q.Token, Timeline: q.Timeline, Lease: q.Mode == isotone.ReadLease && q.Session == nil, Floor: spec.Timestamp(q.Floor), Raise: q.Raise})
 	}
 }
 
@@ -412,7 +412,7 @@ func commandOf(e *raftpb.Entry) *spec.Command {
 	}
 	switch command.Kind {
 	case oracle.KindReserve:
-		c.Reserve = max(command.Target, 1)
+		c.Reserve, c.Shared = max(command.Target, 1), command.Shared
 	case oracle.KindFloor:
 		c.Raise = max(command.Target, 1)
 	case oracle.KindInterval:
