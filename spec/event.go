@@ -20,7 +20,7 @@ const (
 	Durable Kind = "durable"
 	// Role: the node is in Term, and leads if Leads is set.
 	Role Kind = "role"
-	// State: after the entries of this step the node has applied Ceiling, and it issues timestamps if Serves is set.
+	// State: after the entries of this step the node has applied Ceiling and all else of State, and it issues timestamps if Serves is set.
 	State Kind = "state"
 	// Entry: the node applies the entry at Index, of Term, with Command.
 	Entry Kind = "entry"
@@ -69,6 +69,10 @@ const (
 	ToldClock    Kind = "told-clock"
 	Bounds       Kind = "bounds"
 
+	// Met: Peer connects, and says Hello. Prepare: a founder makes the first snapshot, of Cluster with Members. Form: it takes part in that cluster.
+	Met     Kind = "met"
+	Prepare Kind = "prepare"
+	Form    Kind = "form"
 	// WallClock: Peer says that its wall clock shows Clock. RaiseFloor: an operator asks for the floor Clock.
 	WallClock  Kind = "wall-clock"
 	RaiseFloor Kind = "raise-floor"
@@ -110,6 +114,10 @@ type Event struct {
 	Fences   []uint64  `json:"fences,omitempty"`
 	Timeline string    `json:"timeline,omitempty"`
 	Tenure   *Tenure   `json:"tenure,omitempty"`
+	Hello    *Hello    `json:"hello,omitempty"`
+	Members  []Member  `json:"members,omitempty"`
+	// State is a digest of what is applied.
+	State uint64 `json:"state,omitempty"`
 	// Those of clocks.
 	Wall     uint64     `json:"wall,omitempty"`
 	Jump     uint64     `json:"jump,omitempty"`
@@ -166,6 +174,8 @@ type Command struct {
 	// Reserve is the ceiling that a reservation asks for, Raise the floor that an operator raises; 0 for none. Both are in unix nanoseconds.
 	Reserve uint64 `json:"reserve,omitempty"`
 	Raise   uint64 `json:"raise,omitempty"`
+	// Level is the feature level to which the cluster is raised.
+	Level uint64 `json:"level,omitempty"`
 	// Shared is the ceiling of timelines that a reservation asks for, in unix nanoseconds; 0 for none.
 	Shared uint64 `json:"shared,omitempty"`
 	// Change changes the voters.

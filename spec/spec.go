@@ -31,6 +31,7 @@ type Spec struct {
 	confirmed map[uint64]*confirmations // by node
 	leaders   map[place]uint64          // by term
 	log       map[place]entry           // by index
+	states    map[place]uint64          // by index: the digest of what is applied
 	timelines map[timelineKey]*timeline // timelines
 	told      map[toldKey]uint64        // fences
 	// answered is the largest timestamp that any node has answered.
@@ -80,6 +81,7 @@ type node struct {
 	appliedAt                map[uint64]int64
 	fenceLease               int64 // the end of its lease as an owner
 
+	hellos map[uint64]Hello // the latest of each peer
 	intervals
 	wallClocks
 }
@@ -108,7 +110,7 @@ func (s *Spec) isKnown(node uint64) bool {
 
 // New returns the state before anything has happened.
 func New() *Spec {
-	return &Spec{nodes: map[uint64]*node{}, confirmed: map[uint64]*confirmations{}, timelines: map[timelineKey]*timeline{}, told: map[toldKey]uint64{}, leaders: map[place]uint64{}, log: map[place]entry{}}
+	return &Spec{nodes: map[uint64]*node{}, confirmed: map[uint64]*confirmations{}, timelines: map[timelineKey]*timeline{}, told: map[toldKey]uint64{}, leaders: map[place]uint64{}, log: map[place]entry{}, states: map[place]uint64{}}
 }
 
 // Violation returns what the first event was that is not permitted, or nil.
@@ -145,6 +147,12 @@ func (s *Spec) step(n *node, e Event) {
 	case Tick:
 		n.ticks += e.Count
 		n.updateQuorum()
+	case Met:
+		n.hellos[e.Peer] = *e.Hello
+	case Prepare:
+		s.prepare(n, e)
+	case Form:
+		s.form(n)
 	case WallClock:
 		n.told[e.Peer] = wallReading{e.Clock, n.at, true}
 		n.updateQuorum()
@@ -157,6 +165,10 @@ func (s *Spec) step(n *node, e Event) {
 	case VoteTold, ClusterClock, AskClock, TellClock, ToldClock, Bounds:
 		s.stepClock(n, e)
 	case State:
+		at := place{n.cluster, n.applied}
+		other, ok := s.states[at]
+		s.require("state", !ok || other == e.State, "another node has the state %x after entry %d, not %x", other, n.applied, e.State)
+		s.states[at] = e.State
 		s.require("ceiling", n.ceiling == e.Ceiling, "its ceiling is %d, and the log says %d", e.Ceiling, n.ceiling)
 		s.require("expiry", !e.Serves || n.leading == nil || n.steady >= n.leading.opensAt, "it issues timestamps, and limits of an earlier term may run")
 		s.require("opening", !e.Serves || n.leading != nil && n.leading.open, "it issues timestamps, and has applied no reservation of its term")
@@ -228,7 +240,7 @@ func (s *Spec) require(rule string, ok bool, why string, args ...any) {
 
 // start begins a process.
 func (s *Spec) start(e Event) {
-	n := &node{id: e.Node, cluster: e.Cluster, tick: e.Tick, requests: map[uint64]*request{}, workers: map[uint64]Worker{}, fenceRounds: map[uint64]fenceRound{}, appliedAt: map[uint64]int64{}, term: e.Term, termBefore: e.Term}
+	n := &node{id: e.Node, cluster: e.Cluster, tick: e.Tick, requests: map[uint64]*request{}, hellos: map[uint64]Hello{}, workers: map[uint64]Worker{}, fenceRounds: map[uint64]fenceRound{}, appliedAt: map[uint64]int64{}, term: e.Term, termBefore: e.Term}
 	n.durable.term, n.durable.vote, n.durable.index = e.Term, e.Peer, e.Index
 	n.voted.term, n.voted.vote = e.Term, e.Peer
 	n.intervals = intervals{interval: e.Interval, asks: map[uint64]clockAsk{}}

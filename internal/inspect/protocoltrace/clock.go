@@ -79,7 +79,7 @@ func (r *recorder) proposedOf(entries []*raftpb.Entry) (list []spec.Proposal) {
 			continue
 		}
 		switch oracle.Kind(e.GetData()[0]) {
-		case oracle.KindReserve, oracle.KindFloor, oracle.KindInterval:
+		case oracle.KindReserve, oracle.KindFloor, oracle.KindInterval, oracle.KindLevel:
 			list = append(list, spec.Proposal{Index: e.GetIndex(), Command: commandOf(e)})
 		}
 	}

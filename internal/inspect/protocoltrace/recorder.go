@@ -47,6 +47,7 @@ type recorder struct {
 	interval int64
 	clock    replica.ClusterClock
 	steady   int64
+	forming  bool // it is a founder of a cluster that is not formed
 	ticked   bool
 }
 
@@ -153,6 +154,9 @@ func (r *recorder) Before(in *replica.Input) {
 	for _, m := range in.Messages {
 		r.received(m)
 	}
+	for _, h := range in.Hellos {
+		r.add(spec.Event{Kind: spec.Met, Peer: h.NodeID, Hello: helloOf(h)})
+	}
 	r.clockBefore(in)
 	for _, a := range in.OwnerAnswers {
 		if a.Session == r.process {
@@ -210,8 +214,9 @@ func (r *recorder) After(of *replica.Replica, e *replica.Effects) {
 	r.apply(b.Applied)
 	if b.Ceiling != r.ceiling || b.Serving != r.serves || applied != r.applied {
 		r.ceiling, r.serves = b.Ceiling, b.Serving
-		r.add(spec.Event{Kind: spec.State, Ceiling: b.Ceiling, Serves: b.Serving})
+		r.add(spec.Event{Kind: spec.State, Ceiling: b.Ceiling, Serves: b.Serving, State: of.Digest()})
 	}
+	r.formationAfter(b.Forming, e.Write)
 	r.clockAfter(of)
 	if r.worked || e.Changed {
 		r.workersOf(of)
@@ -415,6 +420,8 @@ func commandOf(e *raftpb.Entry) *spec.Command {
 		c.Reserve, c.Shared = max(command.Target, 1), command.Shared
 	case oracle.KindFloor:
 		c.Raise = max(command.Target, 1)
+	case oracle.KindLevel:
+		c.Level = command.Level
 	case oracle.KindInterval:
 		c.Interval = new(int64(command.Interval))
 	case oracle.KindLease:
