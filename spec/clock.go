@@ -10,7 +10,7 @@ const second = 1_000_000_000
 const (
 	// A reading of a wall clock counts for validReadings times the time between two, which is a second, or a tick if that is longer.
 	validReadings = 10
-	// aheadMax is how far ahead of the clocks a floor that a client carries may move time, or a cluster clock may be, in nanoseconds.
+	// aheadMax is how far ahead of the clocks a floor that a client carries may move time, or a cluster clock may start, in nanoseconds.
 	aheadMax = 10 * second
 	// absenceMax is how far ahead of the ceiling a sole voter follows its clock at its start: 366 days, in nanoseconds.
 	absenceMax = 366 * 24 * 3600 * second
@@ -119,7 +119,7 @@ func (s *Spec) proposed(n *node, e Event) {
 		if n.jump == 0 {
 			continue // it may follow any clock
 		}
-		room := max(n.vouched+aheadMax, l.room)
+		room := max(n.vouched+aheadMax, l.room, l.shows(n.steady))
 		if !l.open {
 			room = max(room, n.ceiling)
 		}

@@ -22,8 +22,19 @@
 //	I8  vote         a node votes for one candidate in a term
 //	I9  grant        a worker lease begins at or after the end of the one before, or after what was used of it; only its holder has it extended
 //	I9  hold         a process makes IDs only within the worker leases that the log has granted to it
+//	I10 formation    a founder prepares for a cluster with the directories that all have said, and takes part in it once all are prepared
+//	I11 ahead        what a leader reserves is no further ahead of the clock of a quorum, or of a floor that it may raise, than its reservations reach
+//	I12 level        a leader raises the feature level to one that all voters have said that they know
 //	I12 log          all nodes apply the same entries
+//	I12 state        all nodes have the same state once they have applied an entry
 //	I13 floor        a timestamp is larger than the floor of its request, and than a floor that an operator had raised before that came
+//	I14 clock        the cluster clock of a term starts above the ceiling before the term, goes on without a jump, and at nearly the rate of the leader's steady clock
+//	I14 limit        a leader tells limits that the log allows, a length after the start of a round that a quorum has confirmed, and below the ceiling
+//	I14 release      the log of a leader says that no limit runs once its clock has passed all that it has told
+//	I14 report       a vote says no longer time than has passed since the voter answered a leader, led or started
+//	I14 expiry       a leader issues once the limits of earlier terms have run out, by what a quorum of votes has said
+//	I14 bounds       a process takes the clock to be within what follows from the readings of one term and their ages, and not beyond their limit
+//	I14 axis         a timestamp is not before what the cluster clock may have shown to anyone when the request came, and not ahead of what it shows
 //	I15 owner        a request for a timeline is answered by the process that owns it as far as its log says, and not once it is sealed
 //	I15 fence        a voter tells an owner of all changes of owners, timelines and members in its log as received
 //	I15 fences       an owner answers after a quorum has told it fences that it has applied, in a round that began after the request came, or under a lease of such a round

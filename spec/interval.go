@@ -200,6 +200,7 @@ func (s *Spec) clock(n *node, e Event) {
 	s.require("clock", c.slew >= -slewMax && c.slew <= slewMax, "the clock runs %d millionths faster than its steady clock", c.slew)
 	if l.base == 0 {
 		s.require("clock", l.open && c.base > l.floor, "its clock starts at %d, and the ceiling of the term before is %d", c.base, l.floor)
+		s.require("ahead", n.jump == 0 || c.base <= max(n.vouched, n.time(n.at))+aheadMax, "its clock starts at %d, and the clocks of a quorum show %d", c.base, n.vouched)
 	} else {
 		s.require("clock", c.base == l.shows(c.at), "its clock goes on from %d, and showed %d", c.base, l.shows(c.at))
 	}

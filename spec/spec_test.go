@@ -84,19 +84,25 @@ func TestSpec_Rules(t *testing.T) {
 		"an unknown kind":                   {"event", on(1, spec.Event{Kind: spec.Start}, spec.Event{Kind: "bogus"})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := spec.New()
-			for i, e := range test.history {
-				v := s.Step(e)
-				switch last := i == len(test.history)-1; {
-				case v == nil && last && test.rule != "":
-					t.Errorf("permitted, want it refused by the rule %q", test.rule)
-				case v != nil && (!last || v.Rule != test.rule || v.Number != uint64(i)):
-					t.Fatalf("%v; want the last event refused by %q", v, test.rule)
-				}
-			}
-			if s.Events() != uint64(len(test.history)) {
-				t.Errorf("%d events of %d were counted", s.Events(), len(test.history))
-			}
+			refuses(t, test.rule, test.history)
 		})
+	}
+}
+
+// refuses wants the last event of a history to be refused by a rule, "" for none, and all others to be permitted.
+func refuses(t *testing.T, rule string, history []spec.Event) {
+	t.Helper()
+	s := spec.New()
+	for i, e := range history {
+		v := s.Step(e)
+		switch last := i == len(history)-1; {
+		case v == nil && last && rule != "":
+			t.Errorf("permitted, want it refused by the rule %q", rule)
+		case v != nil && (!last || v.Rule != rule || v.Number != uint64(i)):
+			t.Fatalf("%v; want the last event refused by %q", v, rule)
+		}
+	}
+	if s.Events() != uint64(len(history)) {
+		t.Errorf("%d events of %d were counted", s.Events(), len(history))
 	}
 }

@@ -1,0 +1,68 @@
+package spec_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/isotone/isotone/spec"
+)
+
+// met is what node 2 or 3 says of itself to node 1. Their directories are 20 and 30.
+func met(peer, cluster uint64, formed bool) spec.Event {
+	return spec.Event{Kind: spec.Met, Peer: peer, Hello: &spec.Hello{Cluster: cluster, Formed: formed, Incarnation: 10 * peer, Level: peer}}
+}
+
+// gathering is node 1 on an empty directory, which prepares cluster 7 after it has met some.
+func gathering(hellos ...spec.Event) []spec.Event {
+	return slices.Concat(on(1, spec.Event{Kind: spec.Start}, spec.Event{Kind: spec.BeginStep}), on(1, hellos...), prepares(30))
+}
+
+// prepares is a first snapshot, with some directory of node 3.
+func prepares(directory uint64) []spec.Event {
+	return on(1, spec.Event{Kind: spec.Prepare, Cluster: 7, Members: []spec.Member{{ID: 1, Incarnation: 10}, {ID: 2, Incarnation: 20}, {ID: 3, Incarnation: directory}}})
+}
+
+// forms is node 1, which is prepared, and takes part in the cluster after some have said more.
+func forms(hellos ...spec.Event) []spec.Event {
+	return slices.Concat(
+		gathering(met(2, 0, false), met(3, 0, false)),
+		on(1, spec.Event{Kind: spec.BeginStep}, spec.Event{Kind: spec.Restore, Index: 1, Cluster: 7, Config: &spec.Config{Voters: []uint64{1, 2, 3}}}),
+		on(1, hellos...),
+		on(1, spec.Event{Kind: spec.Form}),
+	)
+}
+
+// raised is a leader that has met node 2 and proposes a feature level.
+func raised(level uint64) []spec.Event {
+	return slices.Concat(elected(1, 7, 2, 100), on(1, met(2, 7, true), spec.Event{Kind: spec.Restore, Index: 9, Cluster: 7, Config: &spec.Config{Voters: []uint64{1, 2}}},
+		proposes(spec.Command{Level: level})))
+}
+
+// applied says that a node has a state after the entry that it has applied.
+func applied(node, state uint64) []spec.Event {
+	return on(node, spec.Event{Kind: spec.State, Ceiling: 100, Serves: true, State: state})
+}
+
+func TestSpec_Formation(t *testing.T) {
+	for name, test := range map[string]struct {
+		rule    string
+		history []spec.Event
+	}{
+		"all have said hello":               {"", gathering(met(2, 0, false), met(3, 0, false))},
+		"one has not":                       {"formation", gathering(met(2, 0, false))},
+		"another directory":                 {"formation", slices.Concat(gathering(met(2, 0, false), met(3, 0, false))[:4], prepares(31))},
+		"a directory that is not on record": {"formation", slices.Concat(gathering(met(2, 0, false), met(3, 0, false))[:4], prepares(0))},
+		"prepared twice":                    {"formation", slices.Concat(forms(met(2, 7, false), met(3, 7, false)), prepares(30))},
+		"all are prepared":                  {"", forms(met(2, 7, false), met(3, 7, false))},
+		"one is not":                        {"formation", forms(met(2, 7, false))},
+		"one is for another cluster":        {"formation", forms(met(2, 7, false), met(3, 8, false))},
+		"one says that it is formed":        {"", forms(met(2, 7, true))},
+		"of another cluster":                {"formation", forms(met(2, 8, true))},
+		"a level that a voter knows":        {"", raised(2)},
+		"a level that no voter knows":       {"level", raised(3)},
+		"one state":                         {"", slices.Concat(elected(1, 7, 2, 100), applied(1, 5), applied(1, 5))},
+		"two states":                        {"state", slices.Concat(elected(1, 7, 2, 100), applied(1, 5), applied(1, 6))},
+	} {
+		t.Run(name, func(t *testing.T) { refuses(t, test.rule, test.history) })
+	}
+}
