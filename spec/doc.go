@@ -18,6 +18,7 @@
 //	I5  lease        a request is answered without a round only while a quorum has promised to elect nobody else
 //	I5  promise      a voter promises no more than it was asked for, and until then votes for nobody in a later term
 //	I5  start        a voter votes for nobody until all promises of its former process have run out
+//	I6  admission    a process is let in if its directory is that on record, is no older copy, and belongs to the cluster
 //	I8  disk         a vote or an acknowledgement is sent once what it rests on is durable
 //	I8  vote         a node votes for one candidate in a term
 //	I9  grant        a worker lease begins at or after the end of the one before, or after what was used of it; only its holder has it extended

@@ -24,7 +24,7 @@ const (
 	State Kind = "state"
 	// Entry: the node applies the entry at Index, of Term, with Command.
 	Entry Kind = "entry"
-	// Restore: the node applies a snapshot of Cluster at Index, with Config, Ceiling, and Workers of the layout Space. Limits of the cluster clock
+	// Restore: the node applies a snapshot of Cluster at Index, with Config, Ceiling, and Workers of the layout Space, and Members. Limits of the cluster clock
 	// are Interval long at most.
 	Restore Kind = "restore"
 	// Append: entries from Index on replace the end of the log. Fences are the indexes of those that an owner of timelines has to know. A snapshot replaces the whole log, and is one fence at
@@ -69,7 +69,7 @@ const (
 	ToldClock    Kind = "told-clock"
 	Bounds       Kind = "bounds"
 
-	// Met: Peer connects, and says Hello. Prepare: a founder makes the first snapshot, of Cluster with Members. Form: it takes part in that cluster.
+	// Met: Peer has been let in, and says Hello. Prepare: a founder makes the first snapshot, of Cluster with Members. Form: it takes part in that cluster.
 	Met     Kind = "met"
 	Prepare Kind = "prepare"
 	Form    Kind = "form"
@@ -178,6 +178,9 @@ type Command struct {
 	Level uint64 `json:"level,omitempty"`
 	// Shared is the ceiling of timelines that a reservation asks for, in unix nanoseconds; 0 for none.
 	Shared uint64 `json:"shared,omitempty"`
+	// Register changes the record of a member. Durable says up to where members have the log on disk.
+	Register *Member  `json:"register,omitempty"`
+	Durable  []Member `json:"durable,omitempty"`
 	// Change changes the voters.
 	Change *Change `json:"change,omitempty"`
 	// Fence: an owner of timelines has to know of it before it answers.

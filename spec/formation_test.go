@@ -9,12 +9,12 @@ import (
 
 // met is what node 2 or 3 says of itself to node 1. Their directories are 20 and 30.
 func met(peer, cluster uint64, formed bool) spec.Event {
-	return spec.Event{Kind: spec.Met, Peer: peer, Hello: &spec.Hello{Cluster: cluster, Formed: formed, Incarnation: 10 * peer, Level: peer}}
+	return spec.Event{Kind: spec.Met, Peer: peer, Hello: &spec.Hello{Cluster: cluster, Formed: formed, Incarnation: 10 * peer, Tick: 10, Level: peer}}
 }
 
 // gathering is node 1 on an empty directory, which prepares cluster 7 after it has met some.
 func gathering(hellos ...spec.Event) []spec.Event {
-	return slices.Concat(on(1, spec.Event{Kind: spec.Start}, spec.Event{Kind: spec.BeginStep}), on(1, hellos...), prepares(30))
+	return slices.Concat(on(1, spec.Event{Kind: spec.Start, Tick: 10}, spec.Event{Kind: spec.BeginStep}), on(1, hellos...), prepares(30))
 }
 
 // prepares is a first snapshot, with some directory of node 3.
@@ -38,6 +38,47 @@ func raised(level uint64) []spec.Event {
 		proposes(spec.Command{Level: level})))
 }
 
+// returns is node 1, which has on record that node 2 has started directory 20 for the 5th time, as the process 55, with the log to 100 on disk. Then that says some hello, after some time.
+func returns(after int64, h spec.Hello) []spec.Event {
+	h.Cluster, h.Tick = 7, 10
+	return slices.Concat(
+		on(1, spec.Event{Kind: spec.Start, Tick: 10},
+			spec.Event{Kind: spec.Restore, Index: 1, Cluster: 7, Config: &spec.Config{Voters: []uint64{1, 2}}, Members: []spec.Member{{ID: 2, Incarnation: 20, Boot: 4}}}),
+		at(second, 0,
+			spec.Event{Kind: spec.Entry, Index: 2, Term: 2, Command: &spec.Command{Digest: 1, Register: &spec.Member{ID: 2, Incarnation: 20, Boot: 5, Session: 55}}},
+			spec.Event{Kind: spec.Entry, Index: 3, Term: 2, Command: &spec.Command{Digest: 2, Reserve: 9, Durable: []spec.Member{{ID: 2, Durable: 100}}}}),
+		at(second+after, 0, spec.Event{Kind: spec.Met, Peer: 2, Hello: &h}),
+	)
+}
+
+func TestSpec_Admission(t *testing.T) {
+	const soon, late = 5 * second, 11 * second
+	twice := func(boot, session uint64) []spec.Event {
+		again := spec.Hello{Cluster: 7, Tick: 10, Incarnation: 20, Boot: boot, Session: session, Last: 100}
+		return slices.Concat(returns(late, spec.Hello{Incarnation: 20, Boot: 6, Session: 66, Last: 100}), on(1, spec.Event{Kind: spec.Met, Peer: 2, Hello: &again}))
+	}
+	otherTick := returns(late, spec.Hello{Incarnation: 20, Boot: 6, Session: 66, Last: 100})
+	otherTick[len(otherTick)-1].Hello.Tick = 20
+	for name, test := range map[string]struct {
+		rule    string
+		history []spec.Event
+	}{
+		"the process on record":               {"", returns(late, spec.Hello{Incarnation: 20, Boot: 5, Session: 55, Last: 7})},
+		"the next start":                      {"", returns(late, spec.Hello{Incarnation: 20, Boot: 6, Session: 66, Last: 100})},
+		"another directory":                   {"admission", returns(late, spec.Hello{Incarnation: 21, Boot: 6, Session: 66, Last: 100})},
+		"a start before that on record":       {"admission", returns(late, spec.Hello{Incarnation: 20, Boot: 4, Session: 44, Last: 100})},
+		"a copy":                              {"admission", returns(late, spec.Hello{Incarnation: 20, Boot: 5, Session: 56, Last: 100})},
+		"an older log":                        {"admission", returns(late, spec.Hello{Incarnation: 20, Boot: 6, Session: 66, Last: 99})},
+		"one that was let in before that":     {"", returns(soon, spec.Hello{Incarnation: 20, Boot: 6, Session: 66, Last: 99})},
+		"another length of ticks":             {"admission", otherTick},
+		"a process that connects again":       {"", twice(6, 66)},
+		"another process of the same start":   {"admission", twice(6, 67)},
+		"an earlier start, not on record yet": {"admission", twice(5, 55)},
+	} {
+		t.Run(name, func(t *testing.T) { refuses(t, test.rule, test.history) })
+	}
+}
+
 // applied says that a node has a state after the entry that it has applied.
 func applied(node, state uint64) []spec.Event {
 	return on(node, spec.Event{Kind: spec.State, Ceiling: 100, Serves: true, State: state})
@@ -55,9 +96,8 @@ func TestSpec_Formation(t *testing.T) {
 		"prepared twice":                    {"formation", slices.Concat(forms(met(2, 7, false), met(3, 7, false)), prepares(30))},
 		"all are prepared":                  {"", forms(met(2, 7, false), met(3, 7, false))},
 		"one is not":                        {"formation", forms(met(2, 7, false))},
-		"one is for another cluster":        {"formation", forms(met(2, 7, false), met(3, 8, false))},
+		"one is for another cluster":        {"admission", forms(met(2, 7, false), met(3, 8, false))[:9]},
 		"one says that it is formed":        {"", forms(met(2, 7, true))},
-		"of another cluster":                {"formation", forms(met(2, 8, true))},
 		"a level that a voter knows":        {"", raised(2)},
 		"a level that no voter knows":       {"level", raised(3)},
 		"one state":                         {"", slices.Concat(elected(1, 7, 2, 100), applied(1, 5), applied(1, 5))},

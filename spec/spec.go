@@ -81,7 +81,8 @@ type node struct {
 	appliedAt                map[uint64]int64
 	fenceLease               int64 // the end of its lease as an owner
 
-	hellos map[uint64]Hello // the latest of each peer
+	hellos  map[uint64]Hello // the latest of each peer
+	records map[uint64]records
 	intervals
 	wallClocks
 }
@@ -148,7 +149,7 @@ func (s *Spec) step(n *node, e Event) {
 		n.ticks += e.Count
 		n.updateQuorum()
 	case Met:
-		n.hellos[e.Peer] = *e.Hello
+		s.meet(n, e)
 	case Prepare:
 		s.prepare(n, e)
 	case Form:
@@ -182,6 +183,9 @@ func (s *Spec) step(n *node, e Event) {
 		n.cluster, n.applied, n.ceiling = e.Cluster, e.Index, e.Ceiling
 		n.changeConfig(*e.Config)
 		n.limits = e.Interval
+		for _, m := range e.Members {
+			n.record(m)
+		}
 		n.space = e.Space
 		clear(n.workers)
 		for _, w := range e.Workers {
@@ -240,7 +244,7 @@ func (s *Spec) require(rule string, ok bool, why string, args ...any) {
 
 // start begins a process.
 func (s *Spec) start(e Event) {
-	n := &node{id: e.Node, cluster: e.Cluster, tick: e.Tick, requests: map[uint64]*request{}, hellos: map[uint64]Hello{}, workers: map[uint64]Worker{}, fenceRounds: map[uint64]fenceRound{}, appliedAt: map[uint64]int64{}, term: e.Term, termBefore: e.Term}
+	n := &node{id: e.Node, cluster: e.Cluster, tick: e.Tick, requests: map[uint64]*request{}, hellos: map[uint64]Hello{}, records: map[uint64]records{}, workers: map[uint64]Worker{}, fenceRounds: map[uint64]fenceRound{}, appliedAt: map[uint64]int64{}, term: e.Term, termBefore: e.Term}
 	n.durable.term, n.durable.vote, n.durable.index = e.Term, e.Peer, e.Index
 	n.voted.term, n.voted.vote = e.Term, e.Peer
 	n.intervals = intervals{interval: e.Interval, asks: map[uint64]clockAsk{}}
@@ -293,6 +297,16 @@ func (s *Spec) entry(n *node, e Event) {
 	n.ends = slices.DeleteFunc(n.ends, func(index uint64) bool { return index <= e.Index })
 	if e.Command.Fence {
 		n.appliedAt[e.Index], n.fencedAt = n.at, n.steps
+	}
+	if m := e.Command.Register; m != nil {
+		n.register(*m)
+	}
+	for _, m := range e.Command.Durable {
+		if list := n.records[m.ID]; len(list) > 0 {
+			now := list[len(list)-1].Member
+			now.Durable = max(now.Durable, m.Durable)
+			n.record(now)
+		}
 	}
 	before := n.ceiling
 	switch c := e.Command; {

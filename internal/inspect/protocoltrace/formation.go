@@ -21,11 +21,15 @@ func (r *recorder) formationAfter(forming bool, w *replica.Write) {
 
 func membersOf(s oracle.State) (list []spec.Member) {
 	for _, m := range s.Members {
-		list = append(list, spec.Member{ID: m.ID, Incarnation: m.Incarnation})
+		list = append(list, memberOf(m))
 	}
 	return list
 }
 
+func memberOf(m oracle.Member) spec.Member {
+	return spec.Member{ID: m.ID, Incarnation: m.Incarnation, Boot: m.Boot, Session: m.Session, Durable: m.Durable}
+}
+
 func helloOf(h replica.Hello) *spec.Hello {
-	return &spec.Hello{Cluster: h.ClusterID, Formed: h.Stage == replica.StageFormed, Incarnation: h.Incarnation, Level: h.Level}
+	return &spec.Hello{Cluster: h.ClusterID, Formed: h.Stage == replica.StageFormed, Incarnation: h.Incarnation, Boot: h.Boot, Session: h.Session, Last: h.LastIndex, Tick: int64(h.TickNanos), Level: h.Level}
 }

@@ -343,6 +343,7 @@ func (r *recorder) restore() {
 	e := spec.Event{Kind: spec.Restore, Index: s.GetMetadata().GetIndex(), Config: &spec.Config{Voters: slices.Clone(conf.GetVoters()), Outgoing: slices.Clone(conf.GetVotersOutgoing())}}
 	if state, err := oracle.DecodeState(s.GetData()); err == nil {
 		e.Ceiling, e.Cluster, e.Interval = state.Ceiling, state.ClusterID, int64(state.Interval)
+		e.Members = membersOf(state)
 		r.workers, r.worked = state.Workers, true
 		for _, w := range state.Workers {
 			e.Workers = append(e.Workers, workerOf(w))
@@ -418,6 +419,11 @@ func commandOf(e *raftpb.Entry) *spec.Command {
 	switch command.Kind {
 	case oracle.KindReserve:
 		c.Reserve, c.Shared = max(command.Target, 1), command.Shared
+		for _, d := range command.Durable {
+			c.Durable = append(c.Durable, spec.Member{ID: d.ID, Durable: d.Index})
+		}
+	case oracle.KindRegister:
+		c.Register = new(memberOf(command.Member))
 	case oracle.KindFloor:
 		c.Raise = max(command.Target, 1)
 	case oracle.KindLevel:
