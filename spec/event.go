@@ -69,7 +69,7 @@ const (
 	ToldClock    Kind = "told-clock"
 	Bounds       Kind = "bounds"
 
-	// Met: Peer has been let in, and says Hello. Prepare: a founder makes the first snapshot, of Cluster with Members. Form: it takes part in that cluster.
+	// Met: Peer has been let in, and says Hello. Prepare: a founder makes the first snapshot, of Cluster with Members and Ceiling. Form: it takes part in that cluster.
 	Met     Kind = "met"
 	Prepare Kind = "prepare"
 	Form    Kind = "form"

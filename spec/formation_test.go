@@ -19,7 +19,7 @@ func gathering(hellos ...spec.Event) []spec.Event {
 
 // prepares is a first snapshot, with some directory of node 3.
 func prepares(directory uint64) []spec.Event {
-	return on(1, spec.Event{Kind: spec.Prepare, Cluster: 7, Members: []spec.Member{{ID: 1, Incarnation: 10}, {ID: 2, Incarnation: 20}, {ID: 3, Incarnation: directory}}})
+	return on(1, spec.Event{Kind: spec.Prepare, Cluster: 7, Ceiling: 100, Members: []spec.Member{{ID: 1, Incarnation: 10}, {ID: 2, Incarnation: 20}, {ID: 3, Incarnation: directory}}})
 }
 
 // forms is node 1, which is prepared, and takes part in the cluster after some have said more.
@@ -93,6 +93,7 @@ func TestSpec_Formation(t *testing.T) {
 		"one has not":                       {"formation", gathering(met(2, 0, false))},
 		"another directory":                 {"formation", slices.Concat(gathering(met(2, 0, false), met(3, 0, false))[:4], prepares(31))},
 		"a directory that is not on record": {"formation", slices.Concat(gathering(met(2, 0, false), met(3, 0, false))[:4], prepares(0))},
+		"a floor above the ceiling":         {"formation", slices.Concat(gathering()[:2], on(1, spec.Event{Kind: spec.Met, Peer: 2, Hello: &spec.Hello{Incarnation: 20, Tick: 10, Floor: 101}}, met(3, 0, false)), prepares(30))},
 		"prepared twice":                    {"formation", slices.Concat(forms(met(2, 7, false), met(3, 7, false)), prepares(30))},
 		"all are prepared":                  {"", forms(met(2, 7, false), met(3, 7, false))},
 		"one is not":                        {"formation", forms(met(2, 7, false))},

@@ -10,7 +10,7 @@ import (
 func (r *recorder) formationAfter(forming bool, w *replica.Write) {
 	if forming && w != nil && w.Snapshot != nil {
 		if state, err := oracle.DecodeState(w.Snapshot.GetData()); err == nil {
-			r.add(spec.Event{Kind: spec.Prepare, Cluster: state.ClusterID, Members: membersOf(state)})
+			r.add(spec.Event{Kind: spec.Prepare, Cluster: state.ClusterID, Ceiling: state.Ceiling, Members: membersOf(state)})
 		}
 	}
 	if r.forming && !forming {
@@ -31,5 +31,5 @@ func memberOf(m oracle.Member) spec.Member {
 }
 
 func helloOf(h replica.Hello) *spec.Hello {
-	return &spec.Hello{Cluster: h.ClusterID, Formed: h.Stage == replica.StageFormed, Incarnation: h.Incarnation, Boot: h.Boot, Session: h.Session, Last: h.LastIndex, Tick: int64(h.TickNanos), Level: h.Level}
+	return &spec.Hello{Cluster: h.ClusterID, Formed: h.Stage == replica.StageFormed, Incarnation: h.Incarnation, Boot: h.Boot, Session: h.Session, Last: h.LastIndex, Tick: int64(h.TickNanos), Level: h.Level, Floor: h.SeedFloor}
 }
