@@ -29,30 +29,37 @@ type Member struct {
 // handshakeMax is how long before a connection the peer may have been let in, in nanoseconds.
 const handshakeMax = 10 * second
 
-// records are what was applied of a member, the latest last, and at what time. Of those that are older than handshakeMax, only the latest is kept.
-type records []struct {
+// records are what was applied of a member, the latest last, and at what time; first, that nothing was known. Of those that are older than handshakeMax, only the latest is kept.
+type records []recorded
+
+type recorded struct {
 	Member
 	at int64
+}
+
+// latest returns the latest record.
+func (r records) latest() Member {
+	if len(r) == 0 {
+		return Member{}
+	}
+	return r[len(r)-1].Member
 }
 
 // record notes a record of a member.
 func (n *node) record(m Member) {
 	list := n.records[m.ID]
+	if len(list) == 0 {
+		list = make(records, 1)
+	}
 	for len(list) > 1 && n.at-list[1].at > handshakeMax {
 		list = list[1:]
 	}
-	n.records[m.ID] = append(list, struct {
-		Member
-		at int64
-	}{m, n.at})
+	n.records[m.ID] = append(list, recorded{m, n.at})
 }
 
 // register changes a record by what the process of a member says. The first directory and the latest start of it count.
 func (n *node) register(m Member) {
-	var was Member
-	if list := n.records[m.ID]; len(list) > 0 {
-		was = list[len(list)-1].Member
-	}
+	was := n.records[m.ID].latest()
 	if was.Incarnation == 0 || was.Incarnation == m.Incarnation && was.Boot <= m.Boot {
 		m.Durable = max(m.Durable, was.Durable)
 		n.record(m)

@@ -20,7 +20,7 @@ func timed(ahead uint64, voters ...uint64) []spec.Event {
 	return slices.Concat(
 		on(1,
 			spec.Event{Kind: spec.Start, Tick: 10, Jump: 500, Reach: 300},
-			spec.Event{Kind: spec.Restore, Config: &spec.Config{Voters: voters}, Ceiling: day},
+			spec.Event{Kind: spec.Restore, Config: &spec.Config{Voters: voters}, Members: []spec.Member{{ID: 2}}, Ceiling: day},
 		),
 		at(second, ahead, spec.Event{Kind: spec.WallClock, Peer: 2, Clock: day + second}, spec.Event{Kind: spec.Tick, Count: 50}),
 		at(second, ahead, spec.Event{Kind: spec.Vote, Term: 2, Peer: 1}),

@@ -109,6 +109,9 @@ func (n *node) beginInterval(e Event) {
 	if n.leading != nil || n.steps == 1 {
 		n.answeredIn(n.term)
 	}
+	if l := n.leading; l != nil && n.isAlone() {
+		n.extendLimit(l) // all rounds of this step are confirmed at once
+	}
 }
 
 // take adds a reading that was asked for at a time and received at another.

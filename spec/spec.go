@@ -155,7 +155,9 @@ func (s *Spec) step(n *node, e Event) {
 	case Form:
 		s.form(n)
 	case WallClock:
-		n.told[e.Peer] = wallReading{e.Clock, n.at, true}
+		if n.records[e.Peer].latest().ID != 0 { // it is a member
+			n.told[e.Peer] = wallReading{e.Clock, n.at, true}
+		}
 		n.updateQuorum()
 	case RaiseFloor:
 		n.operator = max(n.operator, e.Clock)
@@ -302,8 +304,7 @@ func (s *Spec) entry(n *node, e Event) {
 		n.register(*m)
 	}
 	for _, m := range e.Command.Durable {
-		if list := n.records[m.ID]; len(list) > 0 {
-			now := list[len(list)-1].Member
+		if now := n.records[m.ID].latest(); now.ID != 0 {
 			now.Durable = max(now.Durable, m.Durable)
 			n.record(now)
 		}
@@ -329,6 +330,11 @@ func (s *Spec) entry(n *node, e Event) {
 		n.commands = append(n.commands, c)
 	case c.Change != nil:
 		n.changeConfig(n.config.after(*c.Change))
+		for _, id := range slices.Concat(c.Change.Add, c.Change.Remove) {
+			if n.records[id].latest().ID == 0 {
+				n.record(Member{ID: id})
+			}
+		}
 	}
 }
 

@@ -19,9 +19,6 @@ import (
 
 var update = flag.Bool("update", false, "search for a seed for each bug, and write those that are refused to "+refusedFile)
 
-// refusedFile has a line "NAME SEED RULE" for each deliberate bug that the specification refuses by itself in the run of a seed.
-var refusedFile = filepath.Join("testdata", "refused.txt")
-
 // refusedMin is how many there are at least: the specification is not to become weaker.
 const refusedMin = 62
 
@@ -113,24 +110,4 @@ func search(t *testing.T) {
 	if err := os.WriteFile(refusedFile, out.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// isOfCore reports whether a replica may have a bug: it is not one of clients, or of a table that is tested by itself.
-func isOfCore(m mutant.Mutant) bool {
-	return m != mutant.None && !m.IsOfTable() && !m.IsOfFrontier() && !m.IsOfSession() && !m.IsOfClient()
-}
-
-// pairs reads a file with a name in each line, and what follows it.
-func pairs(t *testing.T, path string) map[string]string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		list[name] = rest
-	}
-	return list
 }
