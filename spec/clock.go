@@ -113,7 +113,7 @@ func (s *Spec) proposed(n *node, e Event) {
 		c := p.Command
 		if c.Interval != nil && *c.Interval == 0 {
 			s.require("release", l.told == 0 || l.shows(n.steady) > l.told, "its log is to say that no limit runs, and it told the limit %d, which its clock passes at %d", l.told, l.shows(n.steady))
-			n.ends = append(n.ends, p.Index)
+			l.ends = append(l.ends, p.Index)
 		}
 		s.require("level", n.knowsLevel(c.Level), "it raises the feature level to %d, and a voter has not said that it knows that", c.Level)
 		if n.jump == 0 {

@@ -35,6 +35,8 @@ type limits struct {
 	opensAt, electedAt, unheard int64
 	// most is the largest limit that confirmed rounds allow, told the largest that it has told.
 	most, told uint64
+	// ends are the indexes of the entries that it has proposed to say that no limit runs, and that are not applied.
+	ends []uint64
 }
 
 // estimate is what follows from the readings of a term: the narrowest bounds, and the largest limit.
@@ -53,9 +55,8 @@ func (b *estimate) lines(at int64) (earliest, latest uint64) {
 type intervals struct {
 	// interval is the length of its limits, steady its steady clock in the present step.
 	interval, steady int64
-	// limits is how long limits may be by what is applied, limitsBefore by what was when the step began. ends are the indexes of the entries in the log that say that none runs.
+	// limits is how long limits may be by what is applied, limitsBefore by what was when the step began.
 	limits, limitsBefore int64
-	ends                 []uint64
 	// answered is when it last answered a leader or led, and in which term, answeredBefore when it last did so in an earlier term.
 	answered, answeredBefore struct {
 		term uint64
@@ -226,9 +227,10 @@ func (n *node) extendLimit(l *leading) {
 	}
 }
 
-// inForce reports whether the log says that limits of its length are told, and is not to say otherwise.
-func (n *node) inForce() bool {
-	return n.interval > 0 && (n.limits == n.interval || n.limitsBefore == n.interval) && len(n.ends) == 0
+// inForce reports whether the log of a leader says that limits of its length are told, and is not to say otherwise.
+func (n *node) inForce(l *leading) bool {
+	l.ends = slices.DeleteFunc(l.ends, func(index uint64) bool { return index <= n.applied })
+	return n.interval > 0 && (n.limits == n.interval || n.limitsBefore == n.interval) && len(l.ends) == 0
 }
 
 // tellClock checks a reading that a leader tells.
@@ -240,7 +242,7 @@ func (s *Spec) tellClock(n *node, e Event) {
 	}
 	n.extendLimit(l)
 	now := l.shows(n.steady)
-	s.require("limit", n.inForce(), "it tells %+v, and its log does not say so, or is to say that no limit runs", *r)
+	s.require("limit", n.inForce(l), "it tells %+v, and its log does not say so, or is to say that no limit runs", *r)
 	s.require("limit", r.Limit <= l.most && r.Limit < n.ceiling, "it tells the limit %d, rounds that a quorum has confirmed allow %d, and the ceiling is %d", r.Limit, l.most, n.ceiling)
 	s.require("bounds", r.Earliest <= now && now <= r.Latest && now <= r.Limit, "it tells %+v, and its clock shows %d", *r, now)
 	l.told = max(l.told, r.Limit)
@@ -252,7 +254,7 @@ func (s *Spec) bounds(n *node, e Event) {
 	if l := n.led(r.Term); l != nil && l.base != 0 {
 		n.extendLimit(l)
 		own := Reading{Term: r.Term, Earliest: l.shows(n.steady), Latest: l.shows(n.steady)}
-		if n.inForce() {
+		if n.inForce(l) {
 			own.Limit = min(l.most, n.ceiling-1)
 		}
 		n.estimate.take(n.steady, n.steady, own)

@@ -296,7 +296,6 @@ func (s *Spec) entry(n *node, e Event) {
 	}
 	s.log[at] = this
 	n.applied = e.Index
-	n.ends = slices.DeleteFunc(n.ends, func(index uint64) bool { return index <= e.Index })
 	if e.Command.Fence {
 		n.appliedAt[e.Index], n.fencedAt = n.at, n.steps
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/spec"
@@ -119,6 +120,12 @@ func isEvent(e *spec.Event) bool {
 		return e.Command != nil
 	case spec.Restore:
 		return e.Config != nil
+	case spec.Met:
+		return e.Hello != nil
+	case spec.TellClock, spec.ToldClock, spec.Bounds:
+		return e.Reading != nil
+	case spec.Append:
+		return !slices.ContainsFunc(e.Proposed, func(p spec.Proposal) bool { return p.Command == nil })
 	}
 	return true
 }

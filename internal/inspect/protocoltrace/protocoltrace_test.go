@@ -128,11 +128,14 @@ func (t tee) After(r *replica.Replica, e *replica.Effects) { t[0].After(r, e); t
 // TestMerge_RefusesWhatIsNoTrace, and says where.
 func TestMerge_RefusesWhatIsNoTrace(t *testing.T) {
 	for text, want := range map[string]string{
-		"hello\n":                            "line 1 is no event",
-		"{}\n":                               "line 1 is no event",
-		`{"k":"entry","n":1}`:                "line 1 is no event",
-		`{"k":"restore","n":1}`:              "line 1 is no event",
-		`{"k":"start","n":1}` + "\n[]\n[]\n": "line 2 is no event",
+		"hello\n":               "line 1 is no event",
+		"{}\n":                  "line 1 is no event",
+		`{"k":"entry","n":1}`:   "line 1 is no event",
+		`{"k":"restore","n":1}`: "line 1 is no event",
+		`{"k":"met","n":1}`:     "line 1 is no event",
+		`{"k":"bounds","n":1}`:  "line 1 is no event",
+		`{"k":"append","n":1,"i":2,"proposed":[{}]}`:     "line 1 is no event",
+		`{"k":"start","n":1}` + "\n[]\n[]\n":             "line 2 is no event",
 		`{"k":"start","n":1}` + "\n[]\n{\"k\":\"step\"}": "line 2 is no event",
 	} {
 		err := protocoltrace.Merge([]io.Reader{strings.NewReader(text)}, func(spec.Event) error { return nil })
