@@ -62,6 +62,17 @@ func TestSpec_WallClocks(t *testing.T) {
 	}
 }
 
+// TestSpec_AClusterClockStartsNearTheClocks of a quorum.
+func TestSpec_AClusterClockStartsNearTheClocks(t *testing.T) {
+	starts := func(clock uint64) []spec.Event {
+		return slices.Concat(timed(0, 1, 2, 3), at(second, 0,
+			spec.Event{Kind: spec.Entry, Index: 1, Term: 2, Command: &spec.Command{Digest: 1, Reserve: day}},
+			spec.Event{Kind: spec.ClusterClock, Clock: clock}))
+	}
+	refuses(t, "", starts(day+11*second))
+	refuses(t, "ahead", starts(day+11*second+1))
+}
+
 // TestSpec_AReservationAheadOfTheClock: a reservation may go on from time that was ahead of the clocks when its term began, and gains no more than the time that passes.
 func TestSpec_AReservationAheadOfTheClock(t *testing.T) {
 	const ahead = 30 * second
