@@ -7,7 +7,7 @@ type Kind string
 const (
 	// Start: the process starts. On its disk are Term, its vote for Peer, and the log up to Index. A tick takes Tick nanoseconds. It belongs to Cluster, 0 if it has not joined one.
 	// Limits of the cluster clock are Interval nanoseconds long, 0 if it runs none. It may go by its own wall clock up to Jump nanoseconds beyond those of a quorum, 0 for any way, and its
-	// reservations reach Reach nanoseconds ahead. The log asks for Ceiling at most.
+	// reservations reach Reach nanoseconds ahead. The log asks for Ceiling at most. Members are those of the cluster that it is to form.
 	Start Kind = "start"
 	// End: later events of the node are not known, though there may be some.
 	End Kind = "end"

@@ -251,6 +251,9 @@ func (s *Spec) start(e Event) {
 	n.voted.term, n.voted.vote = e.Term, e.Peer
 	n.intervals = intervals{interval: e.Interval, asks: map[uint64]clockAsk{}}
 	n.wallClocks = wallClocks{jump: e.Jump, reach: e.Reach, reserved: e.Ceiling, told: map[uint64]wallReading{}}
+	for _, m := range e.Members {
+		n.record(m)
+	}
 	s.nodes[e.Process] = n
 	if s.confirmed[e.Node] == nil {
 		s.confirmed[e.Node] = &confirmations{promises: map[confirmation]uint64{}}

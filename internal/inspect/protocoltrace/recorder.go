@@ -64,7 +64,13 @@ func Observe(cfg replica.Config, emit func(spec.Event)) replica.Observer {
 	r.voted, r.interval = r.hard, int64(cfg.Interval)
 	r.write(cfg.Snapshot, cfg.Entries)
 	r.last = lastOf(r.last, cfg.Snapshot, cfg.Entries)
-	r.add(spec.Event{Kind: spec.Start, Term: r.hard.term, Peer: r.hard.vote, Index: r.last, Tick: int64(cfg.TickInterval), Cluster: cfg.Self.ClusterID, Interval: r.interval, Jump: uint64(cfg.ClockJumpMax), Reach: reservationEpochs * uint64(cfg.EpochTicks) * uint64(cfg.TickInterval), Ceiling: reservedIn(cfg.Entries)})
+	start := spec.Event{Kind: spec.Start, Term: r.hard.term, Peer: r.hard.vote, Index: r.last, Tick: int64(cfg.TickInterval), Cluster: cfg.Self.ClusterID, Interval: r.interval, Jump: uint64(cfg.ClockJumpMax), Reach: reservationEpochs * uint64(cfg.EpochTicks) * uint64(cfg.TickInterval), Ceiling: reservedIn(cfg.Entries)}
+	if cfg.Snapshot == nil && len(cfg.Entries) == 0 {
+		for _, m := range cfg.Founders {
+			start.Members = append(start.Members, spec.Member{ID: m.ID})
+		}
+	}
+	r.add(start)
 	r.fences(cfg.Snapshot, cfg.Entries)
 	r.restore()
 	return r
