@@ -28,6 +28,7 @@ func appendEvent(b []byte, e *spec.Event) []byte {
 	b = appendBool(b, "serves", e.Serves)
 	b = appendBool(b, "transfer", e.Transfer)
 	b = appendBool(b, "lease", e.Lease)
+	b = appendBool(b, "raise", e.Raise)
 	if e.Floor != (spec.Timestamp{}) {
 		b = appendTimestamp(append(b, `,"floor":`...), e.Floor)
 	}
@@ -47,6 +48,19 @@ func appendEvent(b []byte, e *spec.Event) []byte {
 	b = appendAny(b, "fences", e.Fences, len(e.Fences) > 0)
 	b = appendAny(b, "timeline", e.Timeline, e.Timeline != "")
 	b = appendAny(b, "tenure", e.Tenure, e.Tenure != nil)
+	b = appendAny(b, "hello", e.Hello, e.Hello != nil)
+	b = appendAny(b, "members", e.Members, len(e.Members) > 0)
+	b = appendUint(b, "state", e.State)
+	b = appendUint(b, "wall", e.Wall)
+	b = appendUint(b, "jump", e.Jump)
+	b = appendUint(b, "reach", e.Reach)
+	b = appendInt(b, "interval", e.Interval)
+	b = appendInt(b, "steady", e.Steady)
+	b = appendInt(b, "since", e.Since)
+	b = appendAny(b, "proposed", e.Proposed, len(e.Proposed) > 0)
+	b = appendUint(b, "clock", e.Clock)
+	b = appendInt(b, "slew", e.Slew)
+	b = appendAny(b, "reading", e.Reading, e.Reading != nil)
 	return append(b, '}')
 }
 
