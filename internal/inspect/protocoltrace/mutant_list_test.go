@@ -52,18 +52,3 @@ func TestMutants_AreRefusedOrExplained(t *testing.T) {
 func isOfCore(m mutant.Mutant) bool {
 	return m != mutant.None && !m.IsOfTable() && !m.IsOfFrontier() && !m.IsOfSession() && !m.IsOfClient()
 }
-
-// pairs reads a file with a name in each line, and what follows it.
-func pairs(t *testing.T, path string) map[string]string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		list[name] = rest
-	}
-	return list
-}

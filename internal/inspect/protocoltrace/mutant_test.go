@@ -117,3 +117,18 @@ func search(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// pairs reads a file with a name in each line, and what follows it.
+func pairs(t *testing.T, path string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		list[name] = rest
+	}
+	return list
+}
