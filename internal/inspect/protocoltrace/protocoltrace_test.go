@@ -21,11 +21,16 @@ import (
 var first, runs = flag.Uint64("first", 0, "the first seed"), flag.Uint64("runs", 12, "the number of simulated runs")
 
 // check checks a simulated run against the specification but for some rules, and returns what that says, how many events there were, and what the simulator says.
+// The run ends when the specification refuses it.
 func check(seed uint64, ignored ...string) (v *spec.Violation, events uint64, simulated error) {
 	s := spec.New()
 	s.Ignored = ignored
 	r := sim.Run(sim.Options{Seed: seed, Lease: true, Observe: func(cfg replica.Config) replica.Observer {
-		return protocoltrace.Observe(cfg, func(e spec.Event) { v = s.Step(e) })
+		return protocoltrace.Observe(cfg, func(e spec.Event) {
+			if v = s.Step(e); v != nil {
+				panic(v) // which ends the run
+			}
+		})
 	}})
 	return v, s.Events(), r.Violation
 }
