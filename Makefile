@@ -83,7 +83,7 @@ record-fuzz: ## COUNT (10000000) executions of FUZZ (package and target), and re
 export COUNT
 
 mutants: ## every deliberate bug is noticed, by the simulator or by a directed test
-	MUTANTS_FEW=0 .ci/run mutants
+	.ci/run mutants
 
 mutant-seeds: ## record for each deliberate bug a simulator seed that notices it
 	go test -tags mutants -run Mutants -timeout 0 ./internal/core/sim -update

@@ -14,8 +14,8 @@ import (
 	"github.com/isotone/isotone/internal/check/conformance"
 )
 
-// few bounds the mutants of each client.
-var few = flag.Int("few", 0, "run so many mutants of each client, from all parts of its table; 0: all")
+// few bounds the mutants of each client in another language.
+var few = flag.Int("few", 0, "run so many mutants of each client in another language, from all parts of its table; 0: all")
 
 // language is a client in another language.
 type language struct {
@@ -107,12 +107,8 @@ const mutantsMin, scenariosMin = 12, 10
 // them, up to an empty line. A paragraph that begins with # is a comment.
 func readMutants(t *testing.T, path string) (list []mutant) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	scenarios := map[string]bool{}
-	for block := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
+	for block := range strings.SplitSeq(strings.TrimSpace(read(t, path)), "\n\n") {
 		if strings.HasPrefix(block, "#") {
 			continue
 		}
@@ -198,11 +194,7 @@ func (s *shop) mutate(t *testing.T, m mutant, base string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := filepath.Join(s.copied, m.file)
-	right, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer write(t, path, string(right))
+	defer write(t, path, read(t, path))
 	write(t, path, m.replaced(t, s.copied))
 	return s.build(t, base, m.file)
 }

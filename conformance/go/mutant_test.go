@@ -3,9 +3,7 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -118,11 +116,12 @@ func TestMutants_AreNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := someOf(t, mutants, root)
-	for _, m := range list {
+	right, command := programs(t, root, mutants, "build", "./conformance/go")
+	passes(t, mutants, right)
+	for _, m := range mutants {
 		t.Run(m.testName(), func(t *testing.T) {
 			t.Parallel()
-			m.isNoticed(t, m.build(t, root))
+			m.isNoticed(t, command(t, m)...)
 		})
 	}
 }
@@ -158,39 +157,20 @@ func (m mutant) isNoticed(t *testing.T, driver ...string) {
 // replaced returns the text of the file with the bug.
 func (m mutant) replaced(t *testing.T, root string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.file)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(text), m.old); n != 1 {
+	text := read(t, filepath.Join(root, filepath.FromSlash(m.file)))
+	if n := strings.Count(text, m.old); n != 1 {
 		t.Fatalf("%s has %q %d times, want once: adapt the mutant", m.file, m.old, n)
 	}
-	return strings.Replace(string(text), m.old, m.bug, 1)
+	return strings.Replace(text, m.old, m.bug, 1)
 }
 
-// build makes a driver with the bug.
-func (m mutant) build(t *testing.T, root string) string {
+func read(t *testing.T, path string) string {
 	t.Helper()
-	driver := filepath.Join(t.TempDir(), "driver.exe")
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", m.overlay(t, root), "-o", driver, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return driver
-}
-
-// overlay writes the file with the bug, and what has go build take it.
-func (m mutant) overlay(t *testing.T, root string) string {
-	t.Helper()
-	dir := t.TempDir()
-	bug, overlay := filepath.Join(dir, "bug.go"), filepath.Join(dir, "overlay.json")
-	files, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, filepath.FromSlash(m.file)): bug}})
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, bug, m.replaced(t, root))
-	write(t, overlay, string(files))
-	return overlay
+	return string(text)
 }
 
 func write(t *testing.T, path, text string) {

@@ -40,22 +40,27 @@ func TestMutants_OfTimelinesAreNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range someOf(t, timelineMutants, root) {
+	right, command := programs(t, root, timelineMutants, "test", "-c", "-vet=off", "./client")
+	run := func(t *testing.T, scenario string, program ...string) (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), await.Timeout)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, program[0], append(program[1:], "-test.run", "^("+scenario+")$", "-test.timeout", timelineTimeout.String())...)
+		cmd.Dir = filepath.Join(root, "client")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	var tests []string
+	for _, m := range timelineMutants {
+		tests = append(tests, m.scenario)
+	}
+	if out, err := run(t, strings.Join(tests, "|"), right); err != nil {
+		t.Fatalf("without a bug: %v, %s", err, out)
+	}
+	for _, m := range timelineMutants {
 		t.Run(m.testName(), func(t *testing.T) {
 			t.Parallel()
-			overlay := m.overlay(t, root)
-			binary := filepath.Join(t.TempDir(), "client.test")
-			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./client")
-			build.Dir = root
-			if out, err := build.CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), await.Timeout)
-			defer cancel()
-			run := exec.CommandContext(ctx, binary, "-test.run", "^"+m.scenario+"$", "-test.timeout", timelineTimeout.String())
-			run.Dir = filepath.Join(root, "client")
-			out, err := run.CombinedOutput()
-			if err == nil || !strings.Contains(string(out), "--- FAIL: "+m.scenario) && !strings.Contains(string(out), "panic: test timed out") {
+			out, err := run(t, m.scenario, command(t, m)...)
+			if err == nil || !strings.Contains(out, "--- FAIL: "+m.scenario) && !strings.Contains(out, "panic: test timed out") {
 				t.Errorf("%s does not notice that %s: %v, %s", m.scenario, m.name, err, out)
 			}
 		})
