@@ -85,7 +85,7 @@ export COUNT
 mutants: ## every deliberate bug is noticed, by the simulator or by a directed test
 	.ci/run mutants
 
-mutant-seeds: ## record for each deliberate bug a simulator seed that notices it
+mutant-seeds: ## record for each deliberate bug whose seed is stale a simulator seed that notices it, some minutes
 	go test -tags mutants -run Mutants -timeout 0 ./internal/core/sim -update
 
 # Python's packages go into SITE_CACHE (~/.cache/isotone-site). REPOSITORY and BRANCH say where links to
