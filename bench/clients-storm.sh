@@ -25,7 +25,7 @@ driver_typescript() {
 }
 driver_java() {
   local target=clients/java/target
-  (cd clients/java && mvn -q -B -o test-compile && mvn -q -B -o dependency:build-classpath -Dmdep.includeScope=test -Dmdep.outputFile=target/classpath)
+  (cd clients/java && mvn -q -B -o test-compile dependency:build-classpath -Dmdep.includeScope=test -Dmdep.outputFile=target/classpath)
   driver=(java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$target/classes:$target/test-classes:$(cat $target/classpath)" io.isotone.Driver)
 }
 driver_rust() {

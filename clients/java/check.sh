@@ -4,8 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-mvn -q -B package
-mvn -q -B dependency:build-classpath -Dmdep.includeScope=test -Dmdep.outputFile=target/classpath
+mvn -q -B package dependency:build-classpath -Dmdep.includeScope=test -Dmdep.outputFile=target/classpath
 javac --release 17 -Xlint:all -Werror -cp target/classes -d target/bench bench/Bench.java
 
 if [ -n "${ISOTONE:-}" ] && "$ISOTONE" conformance --help >/dev/null 2>&1; then
