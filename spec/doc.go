@@ -37,7 +37,7 @@
 //	I14 bounds       a process takes the clock to be within what follows from the readings of one term and their ages, and not beyond their limit
 //	I14 axis         a timestamp is not before what the cluster clock may have shown to anyone when the request came, and not ahead of what it shows
 //	I15 owner        a request for a timeline is answered by the process that owns it as far as its log says, and not once it is sealed
-//	I15 fence        a voter tells an owner of all changes of owners, timelines and members in its log as received
+//	I15 fence        a voter tells an owner of all changes of owners, timelines and members in its log as received, but for those that a later leader may have cut off
 //	I15 fences       an owner answers after a quorum has told it fences that it has applied, in a round that began after the request came, or under a lease of such a round
 //	I15 wait         an owner answers once the lease of an earlier owner has run out
 //	I15 tenure       what a later owner issues is larger than all that an earlier one has issued

@@ -52,6 +52,9 @@ func (n *node) appended(e Event) {
 		keep--
 	}
 	n.fences = append(n.fences[:keep:keep], e.Fences...)
+	if len(e.Fences) > 0 {
+		n.fencesTerm = n.term
+	}
 	if extra := len(n.fences) - fencesMax; extra > 0 {
 		n.fences = n.fences[extra:]
 	}
@@ -78,7 +81,16 @@ func (n *node) askFence(e Event) {
 
 // tellFence checks that a voter tells all fences of its log.
 func (s *Spec) tellFence(n *node, e Event) {
-	has := min(n.fenceBefore, n.fence()) // what it appends in this step may come later
+	known, has := uint64(0), min(n.fenceBefore, n.fence()) // what it appends in this step may come later
+	if n.fencesTerm < n.term {
+		// A leader of the present term may have cut off what is not applied, in a write that waits for another one. Then it was not committed.
+		for _, f := range n.fences {
+			if f <= n.applied {
+				known = f
+			}
+		}
+		has = min(has, known)
+	}
 	s.require("fence", e.Index >= has, "it tells the fence %d, and its log has one at %d", e.Index, has)
 	key := toldKey{n.id, e.Token, e.Round}
 	if was, ok := s.told[key]; !ok || e.Index < was {

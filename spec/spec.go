@@ -76,6 +76,7 @@ type node struct {
 	fences                   []uint64
 	fenceBefore              uint64 // the latest when the step began
 	fencedAt                 uint64 // the step in which one was applied
+	fencesTerm               uint64 // the term in which the latest one was received
 	fenceRounds              map[uint64]fenceRound
 	configAt, configAtBefore uint64
 	appliedAt                map[uint64]int64

@@ -28,8 +28,8 @@ var supporting = strings.Fields(`internal/core/mutant internal/auth/address inte
 
 // The most lines of code, without comments and tests; ARCHITECTURE.md says so, too.
 const (
-	promisingLinesMax = 21900
-	carryingLinesMax  = 26700
+	promisingLinesMax = 22000
+	carryingLinesMax  = 26800
 )
 
 // TestTrusted_ImportsOnlyWhatIsNamed: whatever can break the promise is on a list that people read.

@@ -1,0 +1,34 @@
+package spec_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/isotone/isotone/spec"
+)
+
+// TestSpec_FencesThatMayBeCutOff: a voter tells the fences of its log, but for those of an earlier term that are not applied: a later leader may have replaced them.
+func TestSpec_FencesThatMayBeCutOff(t *testing.T) {
+	received := on(1,
+		spec.Event{Kind: spec.Start, Term: 3},
+		spec.Event{Kind: spec.BeginStep, At: 1},
+		spec.Event{Kind: spec.Entry, Index: 1, Term: 3, Command: &spec.Command{Fence: true}},
+		spec.Event{Kind: spec.Append, Index: 1, Fences: []uint64{1, 3}},
+		spec.Event{Kind: spec.BeginStep, At: 2},
+	)
+	later := on(1, spec.Event{Kind: spec.Role, Term: 4})
+	tells := func(index uint64) []spec.Event {
+		return on(1, spec.Event{Kind: spec.TellFence, Peer: 9, Token: 5, Round: 1, Index: index})
+	}
+	for name, test := range map[string]struct {
+		rule    string
+		history []spec.Event
+	}{
+		"in its term":           {"fence", slices.Concat(received, tells(2))},
+		"in a later term":       {"", slices.Concat(received, later, tells(1))},
+		"one that is applied":   {"fence", slices.Concat(received, later, tells(0))},
+		"one of the later term": {"fence", slices.Concat(received, later, on(1, spec.Event{Kind: spec.Append, Index: 3, Fences: []uint64{4}}, spec.Event{Kind: spec.BeginStep, At: 3}), tells(3))},
+	} {
+		t.Run(name, func(t *testing.T) { refuses(t, test.rule, test.history) })
+	}
+}
