@@ -55,6 +55,9 @@ func (n *node) appended(e Event) {
 	if len(e.Fences) > 0 {
 		n.fencesTerm = n.term
 	}
+	for _, r := range n.fenceRounds { // a fence of its own that is cut off counts no more
+		r.told[n.id] = min(r.told[n.id], n.fence())
+	}
 	if extra := len(n.fences) - fencesMax; extra > 0 {
 		n.fences = n.fences[extra:]
 	}
