@@ -26,7 +26,7 @@
 //	I10 formation    a founder prepares for a cluster with the directories that all have said, and takes part in it once all are prepared
 //	I11 ahead        what a leader reserves is no further ahead of the clock of a quorum, or of a floor that it may raise, than its reservations reach
 //	I12 level        a leader raises the feature level to one that all voters have said that they know
-//	I12 log          all nodes apply the same entries
+//	I12 log          all nodes apply the same entries, and have the locks that these say
 //	I12 state        all nodes have the same state once they have applied an entry
 //	I13 floor        a timestamp is larger than the floor of its request, and than a floor that an operator had raised before that came
 //	I14 clock        the cluster clock of a term starts above the ceiling before the term, goes on without a jump, and at nearly the rate of the leader's steady clock
@@ -41,6 +41,24 @@
 //	I15 fences       an owner answers after a quorum has told it fences that it has applied, in a round that began after the request came, or under a lease of such a round
 //	I15 wait         an owner answers once the lease of an earlier owner has run out
 //	I15 tenure       what a later owner issues is larger than all that an earlier one has issued
+//
+// Those of sessions, locks and frontiers have the numbers of decision 41:
+//
+//	R1  connection   a session is alive, and told of its locks, over the connection only that has bound it with the highest epoch
+//	R1  ttl          the TTL of a session is fixed, and that of its holds
+//	R2  opening      a leader binds, ends and tells nothing before it issues timestamps; the sessions of all holds have a full TTL then
+//	R3  round        that a session is alive, or that it has ended, is told after a round, as timestamps are
+//	R4  end          a session ends once its client has been silent for its TTL, or without a connection for its LINGER, by the time that the leader ran and with a margin for the rates of clocks,
+//	                 or when it was asked for; from then on it is not alive
+//	R6  claim        a lock is claimed if nobody holds it, for a session that has asked for it and has not ended, in a restored cluster a minute after its floor
+//	R6  token        the token of a claim is larger than all before it in the log; besides, it is issued as a timestamp is, by I1 to I4
+//	R6  queue        a lock is claimed for the earliest ticket of those who wait
+//	R6  told         a session is told that it holds a lock once that is applied
+//	R7  release      a lock is released if its holder asked for that with its token, or has ended, and it is not shown from then on; before, nobody is told that it is free
+//	R10 take         stamps that are issued to a session are above the frontier, and above all seals that were asked for
+//	R14 frontier     the frontier does not sink in a term, and is below all stamps that may still be written, of sessions and of those whom nobody can ask; but what is sealed is not written
+//	R15 seal         a leader asks for no seal of what a session may write that lives, and for none in its first 60 ms
+//	R16 undecided    a session is fenced if its lowest stamp has not moved for a minute
 //
 // A Spec is not safe for concurrent use.
 package spec

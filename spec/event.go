@@ -24,8 +24,8 @@ const (
 	State Kind = "state"
 	// Entry: the node applies the entry at Index, of Term, with Command.
 	Entry Kind = "entry"
-	// Restore: the node applies a snapshot of Cluster at Index, with Config, Ceiling, and Workers of the layout Space, and Members. Limits of the cluster clock
-	// are Interval long at most.
+	// Restore: the node applies a snapshot of Cluster at Index, with Config, Ceiling, Holds, and Workers of the layout Space, and Members. Limits of the cluster clock
+	// are Interval long at most. Restored is the floor at which a restored cluster has begun, 0 for others, in unix nanoseconds.
 	Restore Kind = "restore"
 	// Append: entries from Index on replace the end of the log. Fences are the indexes of those that an owner of timelines has to know. A snapshot replaces the whole log, and is one fence at
 	// its index. Proposed are those of them that a leader has proposed, and that move time or its limits.
@@ -80,8 +80,26 @@ const (
 	// Request: a request with Token arrives, for Timeline, "" for the default order. It may be answered under a lease if Lease is set. The answer has to be above Floor, which may
 	// move time ahead of the clocks if Raise is set.
 	Request Kind = "request"
-	// Answer: the request with Token is answered with Ranges, none if it is refused. Tenure is set for a timeline: what the applied log says of its owner.
+	// Answer: the request with Token is answered with Ranges, none if it is refused. Tenure is set for a timeline: what the applied log says of its owner. Reply is set if it was about a session,
+	// and was not refused.
 	Answer Kind = "answer"
+
+	// Held: after the entries of this step the node has Holds, of the names that these or a snapshot have changed. One without a token is not held.
+	Held Kind = "held"
+
+	// Session: what the request with Token says about a session takes effect.
+	Session Kind = "session"
+	// Gone: the connection Conn of a client has ended.
+	Gone Kind = "gone"
+	// TellExpired: the client of Conn is told that its session has ended. TellHeld and TellFree: it holds Hold, or does not. AskSeal: it is to have the stores of Group of Stamps refuse what is at or
+	// below High. TellFenced: it must not write Stamps any more.
+	TellExpired Kind = "tell-expired"
+	TellHeld    Kind = "tell-held"
+	TellFree    Kind = "tell-free"
+	AskSeal     Kind = "ask-seal"
+	TellFenced  Kind = "tell-fenced"
+	// Frontier: after this step the node tells the frontier High of Group of Stamps.
+	Frontier Kind = "frontier"
 )
 
 // Event is an event of the process Process of Node. Its [Kind] says which other fields count.
@@ -129,6 +147,14 @@ type Event struct {
 	Clock    uint64     `json:"clock,omitempty"`
 	Slew     int64      `json:"slew,omitempty"`
 	Reading  *Reading   `json:"reading,omitempty"`
+
+	Session  *SessionRequest `json:"session,omitempty"`
+	Reply    *Reply          `json:"reply,omitempty"`
+	Conn     uint64          `json:"conn,omitempty"`
+	Hold     *Hold           `json:"hold,omitempty"`
+	Stamps   *Stamps         `json:"stamps,omitempty"`
+	Holds    []Hold          `json:"holds,omitempty"`
+	Restored uint64          `json:"restored,omitempty"`
 }
 
 // Timestamp is ordered by Time, in unix nanoseconds, then by Index.
@@ -187,6 +213,8 @@ type Command struct {
 	Fence bool `json:"fence,omitempty"`
 	// Interval, if set, is how long limits of the cluster clock may be from then on, in nanoseconds; 0: none runs.
 	Interval *int64 `json:"interval,omitempty"`
+	// Locks changes who holds which lock.
+	Locks []LockChange `json:"locks,omitempty"`
 	// Lease, Release and Revoke change worker leases.
 	Lease   *Lease `json:"lease,omitempty"`
 	Release []Used `json:"release,omitempty"`

@@ -17,6 +17,13 @@ type request struct {
 	raised       uint64 // the floor that an operator had raised then
 	fence        uint64 // of the log of its node then
 	clock        uint64 // what bounds of the cluster clock may have shown then
+	// session is what it says about a session, and took effect when its leader had run for heard. refused is the rule by which it must not bind its session, doubts are stamps that that may write,
+	// breaks is the session that it ends.
+	session *SessionRequest
+	heard   int64
+	refused string
+	doubts  []Stamps
+	breaks  uint64
 }
 
 func (s *Spec) request(n *node, e Event) {
@@ -47,7 +54,7 @@ func (s *Spec) answer(n *node, e Event) {
 		s.answerOwned(n, q, e)
 		return
 	}
-	if len(e.Ranges) == 0 {
+	if len(e.Ranges) == 0 && e.Reply == nil {
 		return
 	}
 	if q == nil {
@@ -63,7 +70,9 @@ func (s *Spec) answer(n *node, e Event) {
 		return
 	}
 	s.require("opening", l.open, "it answers in term %d, of which it has applied no reservation", l.term)
-	if q.lease {
+	if e.Reply != nil {
+		s.answerSession(n, l, q, e)
+	} else if q.lease {
 		s.require("lease", s.mayAnswer(n, l, q), "no promises of a quorum cover it, and no quorum has confirmed a round that began since the request came")
 	} else {
 		s.require("round", s.mayAnswer(n, l, q), "no quorum has confirmed a round that began since the request came")
@@ -82,6 +91,9 @@ func (s *Spec) answer(n *node, e Event) {
 	}
 	if len(l.issued) > issuedMax {
 		l.issued.forget(n.lowest(l))
+	}
+	if l.sessions != nil && len(e.Ranges) > 0 {
+		l.sessions.issued(n, e.Ranges[len(e.Ranges)-1].Last)
 	}
 }
 

@@ -21,6 +21,7 @@ type leading struct {
 	issued   issued
 	answered Timestamp
 	limits
+	sessions *sessions // nil until it issues timestamps
 }
 
 // round began in a step of the leader, at a time by its clock.

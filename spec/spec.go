@@ -72,6 +72,12 @@ type node struct {
 	space    string
 	commands []*Command
 	held     []Worker
+	// holds are the locks that are held, by name, heldNow those that were claimed or released in this step. token is the largest one so far. Nothing is claimed before claimsFrom, in unix
+	// nanoseconds.
+	holds      map[string]Hold
+	heldNow    []Hold
+	token      Timestamp
+	claimsFrom uint64
 	// fences are the indexes of those in the log, appliedAt when they were applied, fenceRounds the latest rounds of an owner. configAt is the step in which the configuration changed.
 	fences                   []uint64
 	fenceBefore              uint64 // the latest when the step began
@@ -148,6 +154,9 @@ func (s *Spec) step(n *node, e Event) {
 		n.beginStep(e)
 	case Tick:
 		n.ticks += e.Count
+		if l := n.leading; l != nil && l.sessions != nil {
+			l.sessions.tick(n)
+		}
 		n.updateQuorum()
 	case Met:
 		s.meet(n, e)
@@ -173,6 +182,9 @@ func (s *Spec) step(n *node, e Event) {
 		other, ok := s.states[at]
 		s.require("state", !ok || other == e.State, "another node has the state %x after entry %d, not %x", other, n.applied, e.State)
 		s.states[at] = e.State
+		if l := n.leading; l != nil && l.open && e.Serves && l.sessions == nil {
+			n.openSessions(l)
+		}
 		s.require("ceiling", n.ceiling == e.Ceiling, "its ceiling is %d, and the log says %d", e.Ceiling, n.ceiling)
 		s.require("expiry", !e.Serves || n.leading == nil || n.steady >= n.leading.opensAt, "it issues timestamps, and limits of an earlier term may run")
 		s.require("opening", !e.Serves || n.leading != nil && n.leading.open, "it issues timestamps, and has applied no reservation of its term")
@@ -189,6 +201,7 @@ func (s *Spec) step(n *node, e Event) {
 		for _, m := range e.Members {
 			n.record(m)
 		}
+		n.restoreHolds(e)
 		n.space = e.Space
 		clear(n.workers)
 		for _, w := range e.Workers {
@@ -232,6 +245,12 @@ func (s *Spec) step(n *node, e Event) {
 		s.request(n, e)
 	case Answer:
 		s.answer(n, e)
+	case Held:
+		for _, h := range e.Holds {
+			s.require("log", n.holds[h.Name].Token == h.Token && n.holds[h.Name].Session == h.Session, "it has %+v, and its log says %+v", h, n.holds[h.Name])
+		}
+	case Session, Gone, Frontier, TellExpired, TellHeld, TellFree, AskSeal, TellFenced:
+		s.stepSessions(n, e)
 	default:
 		s.require("event", false, "there are no events of this kind")
 	}
@@ -247,7 +266,7 @@ func (s *Spec) require(rule string, ok bool, why string, args ...any) {
 
 // start begins a process.
 func (s *Spec) start(e Event) {
-	n := &node{id: e.Node, cluster: e.Cluster, tick: e.Tick, requests: map[uint64]*request{}, hellos: map[uint64]Hello{}, records: map[uint64]records{}, workers: map[uint64]Worker{}, fenceRounds: map[uint64]fenceRound{}, appliedAt: map[uint64]int64{}, term: e.Term, termBefore: e.Term}
+	n := &node{id: e.Node, cluster: e.Cluster, tick: e.Tick, requests: map[uint64]*request{}, hellos: map[uint64]Hello{}, records: map[uint64]records{}, workers: map[uint64]Worker{}, holds: map[string]Hold{}, fenceRounds: map[uint64]fenceRound{}, appliedAt: map[uint64]int64{}, term: e.Term, termBefore: e.Term}
 	n.durable.term, n.durable.vote, n.durable.index = e.Term, e.Peer, e.Index
 	n.voted.term, n.voted.vote = e.Term, e.Peer
 	n.intervals = intervals{interval: e.Interval, asks: map[uint64]clockAsk{}}
@@ -265,7 +284,7 @@ func (s *Spec) start(e Event) {
 // beginStep begins a step.
 func (n *node) beginStep(e Event) {
 	n.steps++
-	n.commands, n.configAtBefore, n.fenceBefore = nil, n.configAt, n.fence()
+	n.commands, n.heldNow, n.configAtBefore, n.fenceBefore = nil, n.heldNow[:0], n.configAt, n.fence()
 	n.at, n.termBefore, n.configBefore, n.leadingBefore = e.At, n.term, n.config, n.leading
 	n.beginInterval(e)
 	n.beginClock(e)
@@ -331,6 +350,8 @@ func (s *Spec) entry(n *node, e Event) {
 		n.limits = *c.Interval
 	case c.Lease != nil, c.Release != nil, c.Revoke != nil:
 		n.commands = append(n.commands, c)
+	case c.Locks != nil:
+		s.locks(n, e)
 	case c.Change != nil:
 		n.changeConfig(n.config.after(*c.Change))
 		for _, id := range slices.Concat(c.Change.Add, c.Change.Remove) {

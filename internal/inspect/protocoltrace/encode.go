@@ -61,6 +61,13 @@ func appendEvent(b []byte, e *spec.Event) []byte {
 	b = appendUint(b, "clock", e.Clock)
 	b = appendInt(b, "slew", e.Slew)
 	b = appendAny(b, "reading", e.Reading, e.Reading != nil)
+	b = appendAny(b, "session", e.Session, e.Session != nil)
+	b = appendAny(b, "reply", e.Reply, e.Reply != nil)
+	b = appendUint(b, "conn", e.Conn)
+	b = appendAny(b, "hold", e.Hold, e.Hold != nil)
+	b = appendAny(b, "stamps", e.Stamps, e.Stamps != nil)
+	b = appendAny(b, "holds", e.Holds, len(e.Holds) > 0)
+	b = appendUint(b, "restored", e.Restored)
 	return append(b, '}')
 }
 

@@ -126,6 +126,12 @@ func isEvent(e *spec.Event) bool {
 		return e.Reading != nil
 	case spec.Append:
 		return !slices.ContainsFunc(e.Proposed, func(p spec.Proposal) bool { return p.Command == nil })
+	case spec.Session:
+		return e.Session != nil
+	case spec.TellHeld, spec.TellFree:
+		return e.Hold != nil
+	case spec.AskSeal, spec.TellFenced, spec.Frontier:
+		return e.Stamps != nil
 	}
 	return true
 }

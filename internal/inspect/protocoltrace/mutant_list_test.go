@@ -50,5 +50,5 @@ func TestMutants_AreRefusedOrExplained(t *testing.T) {
 
 // isOfCore reports whether a replica may have a bug: it is not one of clients, or of a table that is tested by itself.
 func isOfCore(m mutant.Mutant) bool {
-	return m != mutant.None && !m.IsOfTable() && !m.IsOfFrontier() && !m.IsOfSession() && !m.IsOfClient()
+	return m != mutant.None && !m.IsOfTable() && !m.IsOfClient()
 }

@@ -39,6 +39,7 @@ type recorder struct {
 	// transfers are the terms for which each candidate was asked to take over, by its ID.
 	transfers map[uint64]uint64
 	requests  map[uint64]replica.Request
+	sessions  sessionRecorder
 	// workers are the records and held the leases of workers that were said, worked is set if a command about them was applied.
 	workers []oracle.WorkerLease
 	held    []oracle.WorkerLease
@@ -172,8 +173,9 @@ func (r *recorder) Before(in *replica.Input) {
 	if in.Ticks > 0 {
 		r.add(spec.Event{Kind: spec.Tick, Count: uint64(in.Ticks)})
 	}
+	r.sessions.come(in)
 	for _, q := range in.Requests {
-		if len(q.Counts) == 0 {
+		if len(q.Counts) == 0 && q.Session == nil {
 			continue
 		}
 		r.requests[q.Token] = q
@@ -244,9 +246,11 @@ func (r *recorder) After(of *replica.Replica, e *replica.Effects) {
 		r.sent(m)
 	}
 	r.clockTold(of, e)
+	r.sessionsBefore(of, e)
 	for _, a := range e.Answers {
 		r.answered(a, of)
 	}
+	r.sessionsAfter(of)
 }
 
 // votes notes a vote that is to be written. It was decided in this step, or in one before.
@@ -303,6 +307,9 @@ func (r *recorder) answered(a replica.Answer, of *replica.Replica) {
 		if q.Timeline != "" {
 			e.Tenure = tenureOf(of, q.Timeline)
 		}
+		if q.Session != nil {
+			e.Reply = replyOf(q.Session)
+		}
 		if q.Op != timeline.OpIssue {
 			q.Ranges = nil // times that others may have as well
 		}
@@ -335,6 +342,9 @@ func (r *recorder) apply(to uint64) {
 		delete(r.log, r.applied)
 		c := commandOf(e)
 		r.worked = r.worked || c.Lease != nil || c.Release != nil || c.Revoke != nil
+		for _, l := range c.Locks {
+			r.sessions.changed = append(r.sessions.changed, l.Name)
+		}
 		r.add(spec.Event{Kind: spec.Entry, Index: e.GetIndex(), Term: e.GetTerm(), Command: c})
 	}
 }
@@ -350,6 +360,10 @@ func (r *recorder) restore() {
 	if state, err := oracle.DecodeState(s.GetData()); err == nil {
 		e.Ceiling, e.Cluster, e.Interval = state.Ceiling, state.ClusterID, int64(state.Interval)
 		e.Members = membersOf(state)
+		for h := range state.Holds.All() {
+			e.Holds, r.sessions.changed = append(e.Holds, holdOf(h)), append(r.sessions.changed, h.Name)
+		}
+		e.Restored = restoredAt(state.Fence)
 		r.workers, r.worked = state.Workers, true
 		for _, w := range state.Workers {
 			e.Workers = append(e.Workers, workerOf(w))
@@ -439,6 +453,10 @@ func commandOf(e *raftpb.Entry) *spec.Command {
 	case oracle.KindLease:
 		q := command.Lease
 		c.Lease = &spec.Lease{Node: q.Node, Session: q.Session, From: q.From, Until: q.Until, Space: fmt.Sprint(q.Space)}
+	case oracle.KindHold:
+		for _, one := range command.Holds {
+			c.Locks = append(c.Locks, spec.LockChange{Claim: one.Kind == oracle.HoldClaim, Hold: holdOf(one.Hold)})
+		}
 	case oracle.KindRelease:
 		c.Release = []spec.Used{}
 		for _, u := range command.Release.Used {
