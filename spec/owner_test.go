@@ -32,3 +32,23 @@ func TestSpec_FencesThatMayBeCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) { refuses(t, test.rule, test.history) })
 	}
 }
+
+// TestSpec_AnOwnersOwnFence: one that is not applied when its round begins counts no more once a later leader has cut it off.
+func TestSpec_AnOwnersOwnFence(t *testing.T) {
+	asked := on(1,
+		spec.Event{Kind: spec.Start, Term: 3, Tick: 10},
+		spec.Event{Kind: spec.Restore, Index: 5, Config: &spec.Config{Voters: []uint64{1, 2, 3}}},
+		spec.Event{Kind: spec.Append, Index: 6, Fences: []uint64{6}},
+		spec.Event{Kind: spec.BeginStep, At: 100},
+		spec.Event{Kind: spec.Request, Token: 7, Timeline: "x"},
+		spec.Event{Kind: spec.AskFence, Peer: 2, Round: 1},
+		spec.Event{Kind: spec.BeginStep, At: 110},
+	)
+	cut := on(1, spec.Event{Kind: spec.Append, Index: 6})
+	answer := on(1,
+		spec.Event{Kind: spec.ToldFence, Peer: 2, Round: 1, Index: 5},
+		spec.Event{Kind: spec.Answer, Token: 7, Tenure: &spec.Tenure{Owner: 1, Session: 1}, Ranges: []spec.Range{{First: spec.Timestamp{Time: 9}, Last: spec.Timestamp{Time: 9}}}},
+	)
+	refuses(t, "fences", slices.Concat(asked, answer))
+	refuses(t, "", slices.Concat(asked, cut, answer))
+}

@@ -178,16 +178,7 @@ func (s *Spec) step(n *node, e Event) {
 	case VoteTold, ClusterClock, AskClock, TellClock, ToldClock, Bounds:
 		s.stepClock(n, e)
 	case State:
-		at := place{n.cluster, n.applied}
-		other, ok := s.states[at]
-		s.require("state", !ok || other == e.State, "another node has the state %x after entry %d, not %x", other, n.applied, e.State)
-		s.states[at] = e.State
-		if l := n.leading; l != nil && l.open && e.Serves && l.sessions == nil {
-			n.openSessions(l)
-		}
-		s.require("ceiling", n.ceiling == e.Ceiling, "its ceiling is %d, and the log says %d", e.Ceiling, n.ceiling)
-		s.require("expiry", !e.Serves || n.leading == nil || n.steady >= n.leading.opensAt, "it issues timestamps, and limits of an earlier term may run")
-		s.require("opening", !e.Serves || n.leading != nil && n.leading.open, "it issues timestamps, and has applied no reservation of its term")
+		s.state(n, e)
 	case Campaign:
 		// If the term has a leader by now, the request was slow, and does no harm.
 		over := slices.ContainsFunc(n.asked, func(q question) bool { return q.term == e.Term })
@@ -195,18 +186,7 @@ func (s *Spec) step(n *node, e Event) {
 	case Entry:
 		s.entry(n, e)
 	case Restore:
-		n.cluster, n.applied, n.ceiling = e.Cluster, e.Index, e.Ceiling
-		n.changeConfig(*e.Config)
-		n.limits = e.Interval
-		for _, m := range e.Members {
-			n.record(m)
-		}
-		n.restoreHolds(e)
-		n.space = e.Space
-		clear(n.workers)
-		for _, w := range e.Workers {
-			n.workers[w.Worker] = w
-		}
+		n.restore(e)
 	case WorkerLeases:
 		s.workersChanged(n, e)
 	case WorkersHeld:
@@ -253,6 +233,36 @@ func (s *Spec) step(n *node, e Event) {
 		s.stepSessions(n, e)
 	default:
 		s.require("event", false, "there are no events of this kind")
+	}
+}
+
+// state checks what a node says of itself after a step.
+func (s *Spec) state(n *node, e Event) {
+	at := place{n.cluster, n.applied}
+	other, ok := s.states[at]
+	s.require("state", !ok || other == e.State, "another node has the state %x after entry %d, not %x", other, n.applied, e.State)
+	s.states[at] = e.State
+	if l := n.leading; l != nil && l.open && e.Serves && l.sessions == nil {
+		n.openSessions(l)
+	}
+	s.require("ceiling", n.ceiling == e.Ceiling, "its ceiling is %d, and the log says %d", e.Ceiling, n.ceiling)
+	s.require("expiry", !e.Serves || n.leading == nil || n.steady >= n.leading.opensAt, "it issues timestamps, and limits of an earlier term may run")
+	s.require("opening", !e.Serves || n.leading != nil && n.leading.open, "it issues timestamps, and has applied no reservation of its term")
+}
+
+// restore replaces the state of a node by a snapshot.
+func (n *node) restore(e Event) {
+	n.cluster, n.applied, n.ceiling = e.Cluster, e.Index, e.Ceiling
+	n.changeConfig(*e.Config)
+	n.limits = e.Interval
+	for _, m := range e.Members {
+		n.record(m)
+	}
+	n.restoreHolds(e)
+	n.space = e.Space
+	clear(n.workers)
+	for _, w := range e.Workers {
+		n.workers[w.Worker] = w
 	}
 }
 
