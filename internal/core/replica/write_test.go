@@ -224,7 +224,8 @@ func TestWrite_NothingIsPromisedBeforeItIsDurable(t *testing.T) {
 	}
 }
 
-// lacks says what of that which a message promises is not on disk, or "".
+// lacks says what of that which a message promises is not on disk, or "". If a later term is on disk, its leader may have cut off what was there when the message was made, which is
+// then as if it had been slow.
 func (d *disk) lacks(m *raftpb.Message) string {
 	last, lastTerm := d.snap.GetMetadata().GetIndex(), d.snap.GetMetadata().GetTerm()
 	if n := len(d.entries); n > 0 && d.entries[n-1].GetIndex() > last {
@@ -233,7 +234,7 @@ func (d *disk) lacks(m *raftpb.Message) string {
 	term := d.hard.GetTerm()
 	switch m.GetType() {
 	case raftpb.MsgAppResp:
-		if !m.GetReject() && (m.GetIndex() > last || m.GetTerm() > term) {
+		if !m.GetReject() && (m.GetIndex() > last && m.GetTerm() == term || m.GetTerm() > term) {
 			return fmt.Sprintf("on disk is index %d, term %d", last, term)
 		}
 	case raftpb.MsgVoteResp:
@@ -241,7 +242,7 @@ func (d *disk) lacks(m *raftpb.Message) string {
 			return fmt.Sprintf("on disk is a vote for node %d in term %d", d.hard.GetVote(), term)
 		}
 	case raftpb.MsgVote:
-		if m.GetIndex() > last || m.GetIndex() == last && m.GetLogTerm() != lastTerm {
+		if m.GetTerm() >= term && (m.GetIndex() > last || m.GetIndex() == last && m.GetLogTerm() != lastTerm) {
 			return fmt.Sprintf("on disk is index %d of term %d", last, lastTerm)
 		}
 	case raftpb.MsgApp, raftpb.MsgHeartbeat:
