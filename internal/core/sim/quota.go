@@ -9,7 +9,7 @@ import (
 )
 
 // Limits of accounts. All users without an excuse share one, whose limits an operator changes; each innocent has one of its own, whose limits it never exceeds. The checks:
-// a leader begins no session, and grants no lock, beyond a limit; and an innocent is never refused.
+// a leader begins no session, and grants no lock, beyond a limit; and no innocent is refused a lock.
 
 // quotaRuns is one in how many runs with sessions has limits.
 const quotaRuns = 2
@@ -127,12 +127,14 @@ func (w *world) checkLockQuota(u *sessionUser) {
 	}
 }
 
-// checkRefusal checks that an innocent is not refused.
-func (w *world) checkRefusal(u *sessionUser, err *isotone.Error) {
-	if u.innocent && err.Code == isotone.CodeQuotaExceeded {
-		w.fail("quota: %v is refused, whose account is below its limits: %v", u, err)
+// checkRefusal checks that an innocent is not refused a lock. It may be refused a session: a request to bind its former one may have waited at a node until that led, and begins it once more, until
+// its TTL is over.
+func (w *world) checkRefusal(u *sessionUser, k *sessionCall, err *isotone.Error) {
+	if err.Code != isotone.CodeQuotaExceeded {
+		return
 	}
-	if err.Code == isotone.CodeQuotaExceeded {
-		w.stats.OverQuota++
+	w.stats.OverQuota++
+	if u.innocent && k.Bind == nil {
+		w.fail("quota: %v is refused, whose account is below its limits: %v", u, err)
 	}
 }

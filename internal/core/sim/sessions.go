@@ -396,7 +396,7 @@ func (w *world) finishSession(k *call, err *isotone.Error) {
 		}
 	}
 	if err != nil {
-		w.checkRefusal(u, err)
+		w.checkRefusal(u, k.session, err)
 	}
 	u.client.Answered(k.session.Call, w.clock(u))
 	w.sessionEvents(u, session.Message{})
