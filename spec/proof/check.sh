@@ -36,8 +36,8 @@ fi
 # Dafny 2.3 sets an option that z3 4.8 no longer has. It says so for every lemma, and lists all others.
 noise='^Prover error: .*model_compress|^Legal parameters are:|^  [a-z_0-9]+ \([a-z ]+\)( \(default: .*\))?$'
 
-# A lemma may cost so much of z3's own unit, which is the same on a busy machine. The dearest takes a fifth at most.
-limit=/rlimit:1000000000
+# A lemma may cost so much of z3's own unit, which is the same on a busy machine. The dearest takes half of it at most.
+limit=/rlimit:400000000
 
 failed=0
 [ $# -gt 0 ] || set -- *.dfy

@@ -93,6 +93,7 @@ type disk struct {
 	entries []*raftpb.Entry
 	cluster uint64
 	boot    uint64
+	had     map[uint64]uint64 // the largest end of the log, by the term on disk
 }
 
 func (d *disk) save(w *replica.Write) {
@@ -119,6 +120,20 @@ func (d *disk) save(w *replica.Write) {
 	if w.ClusterID != 0 {
 		d.cluster = w.ClusterID
 	}
+	if d.had == nil {
+		d.had = map[uint64]uint64{}
+	}
+	last, _ := d.last()
+	d.had[d.hard.GetTerm()] = max(d.had[d.hard.GetTerm()], last)
+}
+
+// last returns the end of the log, and its term.
+func (d *disk) last() (index, term uint64) {
+	index, term = d.snap.GetMetadata().GetIndex(), d.snap.GetMetadata().GetTerm()
+	if n := len(d.entries); n > 0 && d.entries[n-1].GetIndex() > index {
+		index, term = d.entries[n-1].GetIndex(), d.entries[n-1].GetTerm()
+	}
+	return index, term
 }
 
 func members(n int) []oracle.Member {

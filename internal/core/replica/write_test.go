@@ -224,17 +224,20 @@ func TestWrite_NothingIsPromisedBeforeItIsDurable(t *testing.T) {
 	}
 }
 
-// lacks says what of that which a message promises is not on disk, or "". If a later term is on disk, its leader may have cut off what was there when the message was made, which is
-// then as if it had been slow.
+// lacks says what of that which a message promises is not on disk, or "". If a later term is on disk, its leader may have cut off what was there when the message was made.
 func (d *disk) lacks(m *raftpb.Message) string {
-	last, lastTerm := d.snap.GetMetadata().GetIndex(), d.snap.GetMetadata().GetTerm()
-	if n := len(d.entries); n > 0 && d.entries[n-1].GetIndex() > last {
-		last, lastTerm = d.entries[n-1].GetIndex(), d.entries[n-1].GetTerm()
-	}
+	last, lastTerm := d.last()
 	term := d.hard.GetTerm()
+	if m.GetTerm() < term {
+		for t, index := range d.had { // a write may bring several terms
+			if t >= m.GetTerm() {
+				last = max(last, index)
+			}
+		}
+	}
 	switch m.GetType() {
 	case raftpb.MsgAppResp:
-		if !m.GetReject() && (m.GetIndex() > last && m.GetTerm() == term || m.GetTerm() > term) {
+		if !m.GetReject() && (m.GetIndex() > last || m.GetTerm() > term) {
 			return fmt.Sprintf("on disk is index %d, term %d", last, term)
 		}
 	case raftpb.MsgVoteResp:
@@ -242,7 +245,7 @@ func (d *disk) lacks(m *raftpb.Message) string {
 			return fmt.Sprintf("on disk is a vote for node %d in term %d", d.hard.GetVote(), term)
 		}
 	case raftpb.MsgVote:
-		if m.GetTerm() >= term && (m.GetIndex() > last || m.GetIndex() == last && m.GetLogTerm() != lastTerm) {
+		if m.GetIndex() > last || m.GetTerm() >= term && m.GetIndex() == last && m.GetLogTerm() != lastTerm {
 			return fmt.Sprintf("on disk is index %d of term %d", last, lastTerm)
 		}
 	case raftpb.MsgApp, raftpb.MsgHeartbeat:

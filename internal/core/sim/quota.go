@@ -9,7 +9,7 @@ import (
 )
 
 // Limits of accounts. All users without an excuse share one, whose limits an operator changes; each innocent has one of its own, whose limits it never exceeds. The checks:
-// a leader begins no session, and grants no lock, beyond a limit; and no innocent is refused a lock.
+// a leader begins no session, and grants no lock, beyond a limit; and an innocent is never refused.
 
 // quotaRuns is one in how many runs with sessions has limits.
 const quotaRuns = 2
@@ -82,6 +82,7 @@ func (w *world) changeQuota() {
 // limit gives a request to bind the limits of its user.
 func (w *world) limit(u *sessionUser, b *session.Bind) {
 	b.Quota = w.quota(u)
+	u.asked[u.conn.process] = true
 	u.quota.sessions, u.quota.locks = max(u.quota.sessions, b.Quota.Sessions), max(u.quota.locks, b.Quota.Locks)
 }
 
@@ -127,14 +128,22 @@ func (w *world) checkLockQuota(u *sessionUser) {
 	}
 }
 
-// checkRefusal checks that an innocent is not refused a lock. It may be refused a session: a request to bind its former one may have waited at a node until that led, and begins it once more, until
-// its TTL is over.
-func (w *world) checkRefusal(u *sessionUser, k *sessionCall, err *isotone.Error) {
+// noteClosed notes that a leader has answered that a session has ended.
+func (w *world) noteClosed(k *sessionCall) {
+	if n := k.conn.node; k.Reply.Outcome == session.Expired {
+		k.conn.user.closedBy = leading{n, n.session, n.replica.Brief().Term}
+	}
+}
+
+// checkRefusal checks that an innocent is not refused. A new leader may refuse it a session if it was to bind a former one: that request may take effect late, when nobody knows any more that the session has ended.
+func (w *world) checkRefusal(k *sessionCall, err *isotone.Error) {
 	if err.Code != isotone.CodeQuotaExceeded {
 		return
 	}
 	w.stats.OverQuota++
-	if u.innocent && k.Bind == nil {
+	u, n := k.conn.user, k.conn.node
+	isLate := k.Bind != nil && u.former[n.session] && u.closedBy != leading{n, n.session, n.replica.Brief().Term}
+	if u.innocent && !isLate {
 		w.fail("quota: %v is refused, whose account is below its limits: %v", u, err)
 	}
 }

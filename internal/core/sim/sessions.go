@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -65,8 +66,11 @@ type sessionUser struct {
 	leaving bool
 	layouts map[string]layout
 	quota   userQuota
-	conn    *sessionConn
-	target  *node
+	// asked are the processes that were to bind its session, and former those that were to bind an earlier one. closedBy is who led when such a session ended.
+	asked, former map[uint64]bool
+	closedBy      leading
+	conn          *sessionConn
+	target        *node
 	// window is how many requests it has under way at most.
 	window int
 	// wants are locks that it wants or has, writes its groups.
@@ -148,7 +152,7 @@ func (w *world) runSessions() {
 // joinSession starts a user.
 func (w *world) joinSession() {
 	s := &w.sessions
-	u := &sessionUser{number: len(s.users), rate: 1 + clockDriftMax*(2*s.rng.Float64()-1)}
+	u := &sessionUser{number: len(s.users), rate: 1 + clockDriftMax*(2*s.rng.Float64()-1), asked: map[uint64]bool{}, former: map[uint64]bool{}}
 	if s.rng.IntN(2) == 0 {
 		u.rate = 1 - clockDriftMax
 	}
@@ -169,6 +173,8 @@ func (w *world) joinSession() {
 func (w *world) renewSession(u *sessionUser) {
 	s := &w.sessions
 	u.wants, u.writes, u.quota = map[string]bool{}, nil, userQuota{}
+	maps.Copy(u.former, u.asked)
+	clear(u.asked)
 	var groups []string
 	for _, group := range s.groups {
 		if s.rng.IntN(4) > 0 {
@@ -371,7 +377,10 @@ func (w *world) answerSession(k *call, err *isotone.Error) {
 		return
 	}
 	w.deliver(k.session.conn, func() { w.finishSession(k, err) })
-	if err == nil {
+	if err != nil {
+		w.checkRefusal(k.session, err)
+	} else {
+		w.noteClosed(k.session)
 		if k.session.Bind != nil {
 			w.noteBind(k.session)
 		}
@@ -394,9 +403,6 @@ func (w *world) finishSession(k *call, err *isotone.Error) {
 			w.stats.SessionAnswers++
 			w.sessions.bound[u] = true
 		}
-	}
-	if err != nil {
-		w.checkRefusal(u, k.session, err)
 	}
 	u.client.Answered(k.session.Call, w.clock(u))
 	w.sessionEvents(u, session.Message{})
