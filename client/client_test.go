@@ -101,12 +101,9 @@ func TestNew_WaitsForALeaderAsLongAsTheContextAllows(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, 3)
 	f.lead(-1)
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
-	_, err := client.New(ctx, f.addrs()...)
-	if !errors.Is(err, isotone.ErrDeadlineExceeded) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no leader is known") {
-		t.Errorf("no leader: %v", err)
-	}
+	await.Expired(t, func(ctx context.Context) error { _, err := client.New(ctx, f.addrs()...); return err }, func(err error) bool {
+		return errors.Is(err, isotone.ErrDeadlineExceeded) && strings.Contains(err.Error(), "no leader is known")
+	})
 	time.AfterFunc(50*time.Millisecond, func() { f.lead(1) })
 	c, err := client.New(within(t, 10*time.Second), f.addrs()...)
 	if err != nil {
@@ -118,12 +115,9 @@ func TestNew_WaitsForALeaderAsLongAsTheContextAllows(t *testing.T) {
 func TestNew_SaysWhatIsWrongWithTheAddresses(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"no-such-host.invalid:80", "127.0.0.1:1"} {
-		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-		_, err := client.New(ctx, addr)
-		cancel()
-		if !errors.Is(err, isotone.ErrDeadlineExceeded) || !strings.Contains(err.Error(), addr) {
-			t.Errorf("%s: %v", addr, err)
-		}
+		await.Expired(t, func(ctx context.Context) error { _, err := client.New(ctx, addr); return err }, func(err error) bool {
+			return errors.Is(err, isotone.ErrDeadlineExceeded) && strings.Contains(err.Error(), addr)
+		})
 	}
 }
 

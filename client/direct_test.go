@@ -61,8 +61,7 @@ func TestDirect_OthersDoNotWaitForIt(t *testing.T) {
 		hung <- err
 	}()
 	await.Until(t, "it is under way", func() bool { return f.nodes[0].count("TS") == 1 })
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-	defer cancel()
+	ctx := soon(t)
 	for range 20 {
 		if _, err := c.Timestamp(ctx); err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -110,7 +111,7 @@ func (c *frontierWaitCmd) Run(ctx context.Context, con console) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case waiting.Err() != nil:
+	case waiting.Err() != nil || errors.Is(err, isotone.ErrDeadlineExceeded):
 		return fmt.Errorf("the frontier of %q is at %v, and not at %v, after %v; see: isotone frontier blockers %s", c.Group, f, at, c.Timeout, c.Group)
 	case err != nil:
 		return err

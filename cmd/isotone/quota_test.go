@@ -35,7 +35,7 @@ func TestAccess_AQuotaIsWaitedFor(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 		_, _ = w.Write(httpapi.Body(isotone.CodeQuotaExceeded, "10 a minute"))
 	})
-	if code, _, err := command("member", "list", "--endpoint", s.addr(), "--timeout", "3s"); code != exitFailure || !strings.Contains(err, "quota_exceeded") {
+	if code, _, err := command("member", "list", "--endpoint", s.addr(), "--timeout", "30s"); code != exitFailure || !strings.Contains(err, "quota_exceeded") {
 		t.Errorf("exit code %d, %s", code, err)
 	}
 	forbidden := func(w http.ResponseWriter) {

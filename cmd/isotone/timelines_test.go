@@ -170,7 +170,7 @@ func TestTimelines_WhatCannotBeUndoneIsAskedForAndLookedAfter(t *testing.T) {
 		{"move a eu", 1, "late", []answer{timelinesAnswer(was), late, timelinesAnswer(next)}},
 	} {
 		args := append([]string{"timeline"}, strings.Fields(tt.command)...)
-		code, out, err := command(append(args, "--yes", "--timeout", "3s", "--endpoint", serveScript(t, tt.script...).addr())...)
+		code, out, err := command(append(args, "--yes", "--timeout", "30s", "--endpoint", serveScript(t, tt.script...).addr())...)
 		if code != tt.code || !strings.Contains(out+err, tt.words) {
 			t.Errorf("%s: exit code %d, %q %q; want %d, %q", tt.command, code, out, err, tt.code, tt.words)
 		}

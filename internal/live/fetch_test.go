@@ -92,7 +92,7 @@ func TestFetch_LeavesASilentConnection(t *testing.T) {
 			_, err := f.load(ctx, 1000)
 			return err
 		}
-		if err := load(); err != nil {
+		if _, err := f.load(t.Context(), 1000); err != nil {
 			t.Fatal(err)
 		}
 		way.forgot.Store(true)

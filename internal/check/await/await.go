@@ -2,6 +2,8 @@
 package await
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 )
@@ -17,6 +19,9 @@ const (
 	pollOften = 10 * time.Millisecond
 	pollMax   = 40 * time.Millisecond
 )
+
+// expiryMin is the first time in which Expired lets a context expire.
+const expiryMin = 20 * time.Millisecond
 
 // Until waits until holds returns true. After Timeout it fails the test, and says what was not so.
 func Until(t testing.TB, what string, holds func() bool) {
@@ -38,6 +43,25 @@ func Done(t testing.TB, timeout time.Duration, done func() (bool, string)) {
 		}
 		poll = min(poll, max(pollOften, waited/16), pollMax)
 		time.Sleep(poll)
+	}
+}
+
+// Expired calls call with a context that expires, ever later, until it returns an error that is as wanted: what it says of the time
+// before its deadline takes a slow machine longer. Each error has to be one of a context that has expired. After Timeout it fails the test.
+func Expired(t testing.TB, call func(context.Context) error, isWanted func(error) bool) {
+	t.Helper()
+	for wait := expiryMin; ; wait *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		err := call(ctx)
+		cancel()
+		switch {
+		case !errors.Is(err, context.DeadlineExceeded):
+			t.Fatalf("with a context that expires: %v", err)
+		case isWanted(err):
+			return
+		case wait > Timeout:
+			t.Fatalf("with a context that expired after %v: %v", wait, err)
+		}
 	}
 }
 
