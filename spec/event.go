@@ -30,6 +30,8 @@ const (
 	// Append: entries from Index on replace the end of the log. Fences are the indexes of those that an owner of timelines has to know. A snapshot replaces the whole log, and is one fence at
 	// its index. Proposed are those of them that a leader has proposed, and that move time or its limits.
 	Append Kind = "append"
+	// Cut: a leader of a term that is not over has other entries from Index on than the log. They were not committed, and the log loses them with its next write.
+	Cut Kind = "cut"
 
 	// Campaign: the node asks Peer for its vote in Term. Its log ends at Index.
 	Campaign Kind = "campaign"

@@ -47,19 +47,22 @@ func (s *Spec) timeline(n *node, name string) *timeline {
 
 // appended notes the fences of the log of a node.
 func (n *node) appended(e Event) {
-	keep := len(n.fences)
-	for keep > 0 && n.fences[keep-1] >= e.Index {
-		keep--
-	}
-	n.fences = append(n.fences[:keep:keep], e.Fences...)
-	if len(e.Fences) > 0 {
-		n.fencesTerm = n.term
-	}
-	for _, r := range n.fenceRounds { // a fence of its own that is cut off counts no more
-		r.told[n.id] = min(r.told[n.id], n.fence())
-	}
+	n.cut(e.Index)
+	n.fences = append(n.fences, e.Fences...)
 	if extra := len(n.fences) - fencesMax; extra > 0 {
 		n.fences = n.fences[extra:]
+	}
+}
+
+// cut forgets the fences of the log from an index on. Those of its own that a round has counted do not count any more.
+func (n *node) cut(from uint64) {
+	keep := len(n.fences)
+	for keep > 0 && n.fences[keep-1] >= from {
+		keep--
+	}
+	n.fences = n.fences[:keep:keep]
+	for _, r := range n.fenceRounds {
+		r.told[n.id] = min(r.told[n.id], n.fence())
 	}
 }
 
@@ -84,16 +87,7 @@ func (n *node) askFence(e Event) {
 
 // tellFence checks that a voter tells all fences of its log.
 func (s *Spec) tellFence(n *node, e Event) {
-	known, has := uint64(0), min(n.fenceBefore, n.fence()) // what it appends in this step may come later
-	if n.fencesTerm < n.term {
-		// A leader of the present term may have cut off what is not applied, in a write that waits for another one. Then it was not committed.
-		for _, f := range n.fences {
-			if f <= n.applied {
-				known = f
-			}
-		}
-		has = min(has, known)
-	}
+	has := min(n.fenceBefore, n.fence()) // what it appends in this step may come later
 	s.require("fence", e.Index >= has, "it tells the fence %d, and its log has one at %d", e.Index, has)
 	key := toldKey{n.id, e.Token, e.Round}
 	if was, ok := s.told[key]; !ok || e.Index < was {

@@ -7,8 +7,8 @@ import (
 	"github.com/isotone/isotone/spec"
 )
 
-// TestSpec_FencesThatMayBeCutOff: a voter tells the fences of its log, but for those of an earlier term that are not applied: a later leader may have replaced them.
-func TestSpec_FencesThatMayBeCutOff(t *testing.T) {
+// TestSpec_FencesThatAreCutOff: a voter tells the fences of its log, but for those that a later leader has replaced, also before that is written.
+func TestSpec_FencesThatAreCutOff(t *testing.T) {
 	received := on(1,
 		spec.Event{Kind: spec.Start, Term: 3},
 		spec.Event{Kind: spec.BeginStep, At: 1},
@@ -17,6 +17,7 @@ func TestSpec_FencesThatMayBeCutOff(t *testing.T) {
 		spec.Event{Kind: spec.BeginStep, At: 2},
 	)
 	later := on(1, spec.Event{Kind: spec.Role, Term: 4})
+	cut := on(1, spec.Event{Kind: spec.Cut, Index: 3})
 	tells := func(index uint64) []spec.Event {
 		return on(1, spec.Event{Kind: spec.TellFence, Peer: 9, Token: 5, Round: 1, Index: index})
 	}
@@ -25,9 +26,10 @@ func TestSpec_FencesThatMayBeCutOff(t *testing.T) {
 		history []spec.Event
 	}{
 		"in its term":           {"fence", slices.Concat(received, tells(2))},
-		"in a later term":       {"", slices.Concat(received, later, tells(1))},
-		"one that is applied":   {"fence", slices.Concat(received, later, tells(0))},
-		"one of the later term": {"fence", slices.Concat(received, later, on(1, spec.Event{Kind: spec.Append, Index: 3, Fences: []uint64{4}}, spec.Event{Kind: spec.BeginStep, At: 3}), tells(3))},
+		"in a later term":       {"fence", slices.Concat(received, later, tells(1))},
+		"once it is cut off":    {"", slices.Concat(received, cut, tells(1))},
+		"one before that":       {"fence", slices.Concat(received, cut, tells(0))},
+		"one of the later term": {"fence", slices.Concat(received, cut, later, on(1, spec.Event{Kind: spec.Append, Index: 3, Fences: []uint64{4}}, spec.Event{Kind: spec.BeginStep, At: 3}), tells(3))},
 	} {
 		t.Run(name, func(t *testing.T) { refuses(t, test.rule, test.history) })
 	}
@@ -44,11 +46,11 @@ func TestSpec_AnOwnersOwnFence(t *testing.T) {
 		spec.Event{Kind: spec.AskFence, Peer: 2, Round: 1},
 		spec.Event{Kind: spec.BeginStep, At: 110},
 	)
-	cut := on(1, spec.Event{Kind: spec.Append, Index: 6})
 	answer := on(1,
 		spec.Event{Kind: spec.ToldFence, Peer: 2, Round: 1, Index: 5},
 		spec.Event{Kind: spec.Answer, Token: 7, Tenure: &spec.Tenure{Owner: 1, Session: 1}, Ranges: []spec.Range{{First: spec.Timestamp{Time: 9}, Last: spec.Timestamp{Time: 9}}}},
 	)
 	refuses(t, "fences", slices.Concat(asked, answer))
-	refuses(t, "", slices.Concat(asked, cut, answer))
+	refuses(t, "", slices.Concat(asked, on(1, spec.Event{Kind: spec.Cut, Index: 6}), answer))
+	refuses(t, "", slices.Concat(asked, on(1, spec.Event{Kind: spec.Append, Index: 6}), answer))
 }

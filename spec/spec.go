@@ -82,7 +82,6 @@ type node struct {
 	fences                   []uint64
 	fenceBefore              uint64 // the latest when the step began
 	fencedAt                 uint64 // the step in which one was applied
-	fencesTerm               uint64 // the term in which the latest one was received
 	fenceRounds              map[uint64]fenceRound
 	configAt, configAtBefore uint64
 	appliedAt                map[uint64]int64
@@ -208,6 +207,8 @@ func (s *Spec) step(n *node, e Event) {
 		s.confirm(n, e)
 	case Confirmed:
 		s.hear(n, e)
+	case Cut:
+		n.cut(e.Index)
 	case Append:
 		n.appended(e)
 		s.proposed(n, e)

@@ -186,6 +186,9 @@ func (r *recorder) Before(in *replica.Input) {
 func (r *recorder) received(m *raftpb.Message) {
 	e := spec.Event{Peer: m.GetFrom(), Term: m.GetTerm(), Round: roundOf(m), Count: promiseOf(m)}
 	switch m.GetType() {
+	case raftpb.MsgApp:
+		r.cut(m)
+		return
 	case raftpb.MsgHeartbeat:
 		e.Kind = spec.Asked
 	case raftpb.MsgHeartbeatResp:
@@ -209,6 +212,20 @@ func (r *recorder) received(m *raftpb.Message) {
 		return
 	}
 	r.add(e)
+}
+
+// cut says from where on the log of a leader differs from what is written here, if that agrees until there: then Raft replaces it, perhaps in a write
+// that waits for another one.
+func (r *recorder) cut(m *raftpb.Message) {
+	if agrees := m.GetIndex() <= r.applied || r.log[m.GetIndex()].GetTerm() == m.GetLogTerm(); m.GetTerm() < r.term || !agrees {
+		return
+	}
+	for _, e := range m.GetEntries() {
+		if own := r.log[e.GetIndex()]; own != nil && own.GetTerm() != e.GetTerm() {
+			r.add(spec.Event{Kind: spec.Cut, Index: e.GetIndex()})
+			return
+		}
+	}
 }
 
 // After implements [replica.Observer].
