@@ -258,3 +258,39 @@ func TestMerge_RefusesTracesOfTwoRunsOfAMachine(t *testing.T) {
 		t.Errorf("by itself: %v", err)
 	}
 }
+
+// TestObserve_SaysTheFirstStepOfAConfiguration, whether anything happens in it or not: a sole voter begins to go by what its clock shows then.
+func TestObserve_SaysTheFirstStepOfAConfiguration(t *testing.T) {
+	said := 0
+	r := sim.Run(sim.Options{Seed: 10, Lease: true, Observe: func(cfg replica.Config) replica.Observer {
+		o := &firstSteps{t: t, said: &said}
+		o.Observer = protocoltrace.Observe(cfg, func(e spec.Event) {
+			o.due = o.due || e.Kind == spec.Restore || e.Kind == spec.Entry && e.Command.Change != nil
+			o.step = o.step || e.Kind == spec.BeginStep
+		})
+		return o
+	}})
+	if r.Violation != nil || said < 10 {
+		t.Errorf("%v, %d steps", r.Violation, said)
+	}
+}
+
+// firstSteps checks that a step is said if it is due.
+type firstSteps struct {
+	replica.Observer
+	t         *testing.T
+	due, step bool
+	said      *int
+}
+
+func (o *firstSteps) Before(in *replica.Input) {
+	due := o.due
+	o.due, o.step = false, false
+	o.Observer.Before(in)
+	if due && !o.step {
+		o.t.Errorf("a step at %v is not said", in.Mono)
+	}
+	if due {
+		*o.said++
+	}
+}

@@ -22,9 +22,10 @@ import (
 type recorder struct {
 	node, process uint64
 	emit          func(spec.Event)
-	// step is the beginning of the present step, until something has happened in it.
-	step  spec.Event
-	began bool
+	// step is the beginning of the present step, until something has happened in it. The first one of a process and of a configuration is said at once, as it
+	// reads the clock that a sole voter goes by: said is set after it.
+	step spec.Event
+	said bool
 	// term, leads and applied are those of the latest step.
 	term          uint64
 	leads, serves bool
@@ -78,11 +79,11 @@ func Observe(cfg replica.Config, emit func(spec.Event)) replica.Observer {
 }
 
 func (r *recorder) add(e spec.Event) {
-	if e.Kind == spec.BeginStep && r.began {
+	if e.Kind == spec.BeginStep && r.said {
 		r.step = e
 		return
 	}
-	r.began = r.began || e.Kind == spec.BeginStep // the first one says when the process has started
+	r.said = r.said || e.Kind == spec.BeginStep
 	if r.step.Kind != "" && e.Kind != spec.Start {
 		step := r.step
 		r.step = spec.Event{}
@@ -363,6 +364,7 @@ func (r *recorder) apply(to uint64) {
 			r.sessions.changed = append(r.sessions.changed, l.Name)
 		}
 		r.add(spec.Event{Kind: spec.Entry, Index: e.GetIndex(), Term: e.GetTerm(), Command: c})
+		r.said = r.said && c.Change == nil
 	}
 }
 
@@ -389,7 +391,7 @@ func (r *recorder) restore() {
 			e.Space = fmt.Sprint(state.Space)
 		}
 	}
-	r.applied = e.Index
+	r.applied, r.said = e.Index, false
 	r.add(e)
 }
 
