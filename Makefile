@@ -39,7 +39,7 @@ release-check: ## build a release twice, verify it, and install, upgrade and rem
 fresh-root: ## the first two commands of README.md on a minimal Debian with Go and nothing else: FRESH_ARGS
 	release/fresh-root.sh $(FRESH_ARGS)
 
-.PHONY: ci test flakes flakes-totals helm lint proof race sim mutants mutant-seeds spec
+.PHONY: ci test flakes flakes-totals helm lint proof spec-search race sim mutants mutant-seeds spec
 ci: ## everything a change has to pass
 	.ci/run
 
@@ -62,6 +62,9 @@ lint: ## vet, gofmt, staticcheck and, if installed, codespell
 
 proof: ## the proof of order and uniqueness; needs dafny and z3
 	spec/proof/check.sh
+
+spec-search: ## every state that the specification permits in clusters of small sizes; takes an hour
+	SEARCH=full go test -count=1 -v -timeout 5h ./spec/search
 
 race: ## the race detector over the packages with goroutines
 	.ci/run race

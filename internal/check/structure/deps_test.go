@@ -88,6 +88,7 @@ internal/proxy/forward:         . internal/core/timeline internal/host/loop inte
 
 internal/inspect/survey:        .
 spec:
+spec/search:                    spec
 internal/inspect/protocoltrace: . internal/core/interval internal/core/oracle internal/core/replica internal/core/session internal/core/timeline spec ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/inspect/decode:        . snowflake
 internal/inspect/dashboard:     . internal/inspect/survey

@@ -1,0 +1,120 @@
+package search
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	twice = "a timestamp is issued twice"
+	below = "a timestamp is not above one that was answered before the request came"
+	two   = "two nodes lead in a term"
+)
+
+// complete are the sizes that are searched with all rules in force, the first of them always.
+var complete = []Size{
+	{Terms: 2, Rounds: 1, Requests: 2},
+	{Terms: 2, Rounds: 1, Requests: 2, Hasty: true, Forged: true},
+	{Terms: 2, Rounds: 2, Requests: 2},
+	{Terms: 3, Rounds: 1, Requests: 2},
+	{Terms: 2, Rounds: 1, Requests: 3},
+	{Terms: 2, Rounds: 1, Requests: 2, Restarts: 1, Hasty: true},
+	{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Time: 2, Fast: [nodes]bool{false, true, true}},
+	{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Time: 2, Fast: [nodes]bool{true, false, true}},
+	{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Time: 2, Fast: [nodes]bool{true, true, true}},
+	{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Time: 1, Restarts: 1, Fast: [nodes]bool{false, true, true}},
+}
+
+// needed are rules, and what is broken without them. The quick ones are looked at always.
+var needed = []struct {
+	rule   string
+	size   Size
+	broken string
+	quick  bool
+}{
+	{"round", Size{Terms: 2, Rounds: 1, Requests: 2}, below, true},
+	{"once", Size{Terms: 1, Rounds: 1, Requests: 2}, twice, true},
+	{"arrival", Size{Terms: 1, Rounds: 2, Requests: 2}, below, true},
+	{"opening", Size{Terms: 2, Rounds: 1, Requests: 2}, twice, true},
+	{"vote", Size{Terms: 2, Rounds: 1, Requests: 2}, two, true},
+	{"disk", Size{Terms: 1, Rounds: 1, Requests: 1, Hasty: true, Restarts: 1}, two, true},
+	{"ceiling", Size{Terms: 2, Rounds: 1, Requests: 2}, twice, false},
+	{"confirmation", Size{Terms: 2, Rounds: 1, Requests: 2, Forged: true}, below, false},
+	{"lease", Size{Terms: 2, Rounds: 1, Requests: 2, Lease: true}, below, false},
+	{"promise", Size{Terms: 2, Rounds: 1, Requests: 2, Lease: true}, below, false},
+	{"start", Size{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Time: 1, Restarts: 1}, below, false},
+}
+
+// limit is how many states are looked at.
+const limit = 20e6
+
+// TestSearch_TheRulesKeepThePromises in every state of a size. With SEARCH=full it takes an hour, and prints the tables of docs/model/README.md.
+func TestSearch_TheRulesKeepThePromises(t *testing.T) {
+	sizes := complete
+	if os.Getenv("SEARCH") != "full" {
+		sizes = sizes[:1]
+	}
+	for _, size := range sizes {
+		r := search(t, "all", size)
+		if r.Broken != "" || !r.Complete {
+			t.Errorf("%+v: %d states: %q after %q", size, r.States, r.Broken, r.Way)
+		}
+		for _, action := range []string{"elect", "append", "request", "ask", "confirm", "answer"} {
+			if r.Reached[action] < 500 {
+				t.Errorf("%+v: %d states after %q", size, r.Reached[action], action)
+			}
+		}
+		for action := range r.Reached {
+			if strings.HasPrefix(action, "elect before") || strings.HasPrefix(action, "count what") {
+				t.Errorf("%+v: %q is permitted", size, action)
+			}
+		}
+	}
+}
+
+// TestSearch_EachRuleIsNeeded: without it, a promise is broken.
+func TestSearch_EachRuleIsNeeded(t *testing.T) {
+	for _, tt := range needed {
+		if !tt.quick && os.Getenv("SEARCH") != "full" {
+			continue
+		}
+		if r := search(t, "without "+tt.rule, tt.size, tt.rule); r.Broken != tt.broken {
+			t.Errorf("without %s: %d states: %q after %q, want %q", tt.rule, r.States, r.Broken, r.Way, tt.broken)
+		}
+	}
+}
+
+// search prints a line of a table.
+func search(t *testing.T, rules string, size Size, without ...string) Result {
+	began := time.Now()
+	r := Search(size, limit, without...)
+	what := r.Broken
+	if r.Complete {
+		what = "holds, search complete"
+	}
+	t.Logf("| %s | %s | %s | %d | %d | (%v) %s", rules, describe(size), what, r.States, r.Depth, time.Since(began).Round(time.Second), strings.Join(r.Way, ", "))
+	return r
+}
+
+func describe(s Size) string {
+	text := fmt.Sprintf("%d terms, %d rounds, %d requests", s.Terms, s.Rounds, s.Requests)
+	if s.Restarts > 0 {
+		text += fmt.Sprintf(", %d restart", s.Restarts)
+	}
+	if s.Hasty {
+		text += ", votes that are not on disk"
+	}
+	if s.Forged {
+		text += ", confirmations that nobody has sent"
+	}
+	if s.Lease {
+		text += fmt.Sprintf(", leases, time passes %d times", s.Time)
+	}
+	if s.Time > 0 {
+		text += fmt.Sprintf(", fast clocks %v", s.Fast)
+	}
+	return text
+}
