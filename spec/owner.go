@@ -80,6 +80,7 @@ func (n *node) fence() uint64 {
 // askFence begins a round of an owner, or repeats it.
 func (n *node) askFence(e Event) {
 	if _, ok := n.fenceRounds[e.Round]; !ok {
+		n.latestFenceRound = e.Round
 		n.fenceRounds[e.Round] = fenceRound{step: n.steps, at: n.at, told: map[uint64]uint64{n.id: n.fence()}}
 		delete(n.fenceRounds, e.Round-roundsMax)
 	}
@@ -101,6 +102,9 @@ type toldKey struct{ voter, process, round uint64 }
 
 // toldFence notes what a voter has told for a round, and for all earlier ones.
 func (s *Spec) toldFence(n *node, e Event) {
+	if e.Round+roundsMax <= n.latestFenceRound {
+		return // it is over
+	}
 	if s.isKnown(e.Peer) {
 		told, ok := s.told[toldKey{e.Peer, e.Process, e.Round}]
 		s.require("fence", ok && e.Index >= told, "node %d did not tell the fence %d in round %d", e.Peer, e.Index, e.Round)

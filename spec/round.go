@@ -6,8 +6,9 @@ type leading struct {
 	// open is set once a reservation of the term is applied, floor the ceiling before.
 	open  bool
 	floor uint64
-	// rounds are the latest rounds, heard the latest one that each voter has confirmed, promised until when it has promised, by the leader's clock.
+	// rounds are the latest rounds, up to latest, heard the latest one that each voter has confirmed, promised until when it has promised, by the leader's clock.
 	rounds   map[uint64]round
+	latest   uint64
 	heard    map[uint64]uint64
 	promised map[uint64]int64
 	// notBefore is when the voters last changed. forgone is set once the leader has asked another node to take over.
@@ -52,7 +53,7 @@ func (n *node) ask(e Event) {
 		return
 	}
 	if _, ok := l.rounds[e.Round]; !ok {
-		l.rounds[e.Round] = round{n.steps, n.at, l.shows(n.steady)}
+		l.rounds[e.Round], l.latest = round{n.steps, n.at, l.shows(n.steady)}, e.Round
 		delete(l.rounds, e.Round-roundsMax)
 	}
 }
@@ -64,7 +65,7 @@ func (s *Spec) hear(n *node, e Event) {
 		return
 	}
 	began, known := l.rounds[e.Round]
-	if !known {
+	if !known || e.Round+roundsMax <= l.latest { // nobody may have been asked in the round that would have replaced it
 		return // it is over
 	}
 	promised := e.Count // a node whose events are not known is taken at its word

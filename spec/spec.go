@@ -83,6 +83,7 @@ type node struct {
 	fenceBefore              uint64 // the latest when the step began
 	fencedAt                 uint64 // the step in which one was applied
 	fenceRounds              map[uint64]fenceRound
+	latestFenceRound         uint64
 	configAt, configAtBefore uint64
 	appliedAt                map[uint64]int64
 	fenceLease               int64 // the end of its lease as an owner

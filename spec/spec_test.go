@@ -106,3 +106,18 @@ func refuses(t *testing.T, rule string, history []spec.Event) {
 		t.Errorf("%d events of %d were counted", s.Events(), len(history))
 	}
 }
+
+// TestSpec_ARoundThatIsLongOver: what a voter has said of it is forgotten, and counts for nothing. In the round that would have replaced it, nobody was asked.
+func TestSpec_ARoundThatIsLongOver(t *testing.T) {
+	history := elected(1, 0, 2, 100)
+	history = append(history, on(1, spec.Event{Kind: spec.Ask, Peer: 2, Term: 2, Round: 1})...)
+	history = append(history, on(2, spec.Event{Kind: spec.Start, Term: 2, Tick: 10})...)
+	for round := uint64(1); round <= 1100; round++ {
+		if round != 65 {
+			history = append(history, on(1, spec.Event{Kind: spec.Ask, Peer: 2, Term: 2, Round: round})...)
+		}
+		history = append(history, on(2, spec.Event{Kind: spec.Confirm, Peer: 1, Term: 2, Round: round})...)
+	}
+	refuses(t, "", append(history, on(1, spec.Event{Kind: spec.Confirmed, Peer: 2, Term: 2, Round: 1})...))
+	refuses(t, "confirmation", append(history, on(1, spec.Event{Kind: spec.Ask, Peer: 2, Term: 2, Round: 1101}, spec.Event{Kind: spec.Confirmed, Peer: 2, Term: 2, Round: 1101})...))
+}
