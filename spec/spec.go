@@ -103,11 +103,12 @@ type promise struct{ term, until uint64 }
 // confirmation is that of a round of a leader.
 type confirmation struct{ to, term, round uint64 }
 
-// confirmations are the latest ones of a node, with the largest promise of each.
+// confirmations are the latest ones of a node to each leader, with the largest promise of each. A leader that was paused may count some while the voter has long confirmed
+// rounds of another one.
 type confirmations struct {
 	promises map[confirmation]uint64
-	recent   []confirmation // the oldest first
-	ended    bool           // later ones are not known
+	recent   map[uint64][]confirmation // by leader, the oldest first
+	ended    bool                      // later ones are not known
 }
 
 // isKnown reports whether the messages of a node are known. Otherwise the node is taken at its word.
@@ -288,7 +289,7 @@ func (s *Spec) start(e Event) {
 	}
 	s.nodes[e.Process] = n
 	if s.confirmed[e.Node] == nil {
-		s.confirmed[e.Node] = &confirmations{promises: map[confirmation]uint64{}}
+		s.confirmed[e.Node] = &confirmations{promises: map[confirmation]uint64{}, recent: map[uint64][]confirmation{}}
 	}
 	s.confirmed[e.Node].ended = false
 }

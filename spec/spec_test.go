@@ -121,3 +121,14 @@ func TestSpec_ARoundThatIsLongOver(t *testing.T) {
 	refuses(t, "", append(history, on(1, spec.Event{Kind: spec.Confirmed, Peer: 2, Term: 2, Round: 1})...))
 	refuses(t, "confirmation", append(history, on(1, spec.Event{Kind: spec.Ask, Peer: 2, Term: 2, Round: 1101}, spec.Event{Kind: spec.Confirmed, Peer: 2, Term: 2, Round: 1101})...))
 }
+
+// TestSpec_ALeaderThatWasPaused hears what a voter has confirmed before, which has confirmed many rounds of another one since.
+func TestSpec_ALeaderThatWasPaused(t *testing.T) {
+	history := elected(1, 0, 2, 100)
+	history = append(history, on(1, spec.Event{Kind: spec.Ask, Peer: 2, Term: 2, Round: 1})...)
+	history = append(history, on(2, spec.Event{Kind: spec.Start, Term: 2, Tick: 10}, spec.Event{Kind: spec.Confirm, Peer: 1, Term: 2, Round: 1})...)
+	for round := uint64(1); round <= 1100; round++ {
+		history = append(history, on(2, spec.Event{Kind: spec.Confirm, Peer: 3, Term: 3, Round: round})...)
+	}
+	refuses(t, "", append(history, on(1, spec.Event{Kind: spec.Confirmed, Peer: 2, Term: 2, Round: 1})...))
+}

@@ -45,13 +45,15 @@ func (s *Spec) confirm(n *node, e Event) {
 	key := confirmation{e.Peer, e.Term, e.Round}
 	v := s.confirmed[n.id]
 	if _, ok := v.promises[key]; !ok {
-		if v.recent = append(v.recent, key); len(v.recent) > confirmationsMax {
-			delete(v.promises, v.recent[0])
-			v.recent = v.recent[1:]
+		list := append(v.recent[e.Peer], key)
+		if len(list) > confirmationsMax {
+			delete(v.promises, list[0])
+			list = list[1:]
 		}
+		v.recent[e.Peer] = list
 	}
 	v.promises[key] = max(v.promises[key], e.Count)
 }
 
-// confirmationsMax is how many confirmations of a node are kept, roundsMax how many rounds of a leader or an owner. Older ones confirm nothing.
+// confirmationsMax is how many confirmations of a node to a leader are kept, roundsMax how many rounds of a leader or an owner. Older ones confirm nothing.
 const confirmationsMax, roundsMax = 1024, 64

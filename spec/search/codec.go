@@ -32,6 +32,7 @@ type field struct {
 	index  int
 	isStep bool // a step of a node, by rank
 	isNow  bool // the number of steps of a node
+	isLost bool // a map that is not encoded: it is empty afterwards
 }
 
 var kinds sync.Map // by reflect.Type
@@ -42,8 +43,9 @@ func kindOf(t reflect.Type) *kind {
 	}
 	k := &kind{}
 	for i := range t.NumField() {
-		if name := t.String() + "." + t.Field(i).Name; !unread[name] {
-			k.fields = append(k.fields, field{i, stepOf[name], name == "spec.node.steps"})
+		name := t.String() + "." + t.Field(i).Name
+		if isMap := t.Field(i).Type.Kind() == reflect.Map; isMap || !unread[name] {
+			k.fields = append(k.fields, field{i, stepOf[name], name == "spec.node.steps", unread[name]})
 		}
 	}
 	kinds.Store(t, k)
@@ -130,6 +132,7 @@ func (e *encoder) fields(v reflect.Value) {
 	}
 	for _, f := range kindOf(v.Type()).fields {
 		switch {
+		case f.isLost:
 		case f.isNow:
 			e.uint(uint64(len(e.steps)))
 		case f.isStep:
@@ -212,6 +215,10 @@ func (d *decoder) decode(v reflect.Value) {
 			to := v.Field(f.index)
 			if !to.CanSet() { // not exported
 				to = reflect.NewAt(to.Type(), unsafe.Pointer(to.UnsafeAddr())).Elem()
+			}
+			if f.isLost {
+				to.Set(reflect.MakeMap(to.Type()))
+				continue
 			}
 			d.decode(to)
 		}

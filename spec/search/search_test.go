@@ -3,6 +3,8 @@ package search
 import (
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,13 +30,15 @@ var complete = []Size{
 	{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Time: 1, Restarts: 1, Fast: [nodes]bool{false, true, true}},
 }
 
-// needed are rules, and what is broken without them. The quick ones are looked at always.
-var needed = []struct {
+// needs says what is broken without a rule. The quick ones are looked at always.
+type needs struct {
 	rule   string
 	size   Size
 	broken string
 	quick  bool
-}{
+}
+
+var needed = []needs{
 	{"round", Size{Terms: 2, Rounds: 1, Requests: 2}, below, true},
 	{"once", Size{Terms: 1, Rounds: 1, Requests: 2}, twice, true},
 	{"arrival", Size{Terms: 1, Rounds: 2, Requests: 2}, below, true},
@@ -46,6 +50,38 @@ var needed = []struct {
 	{"lease", Size{Terms: 2, Rounds: 1, Requests: 2, Lease: true}, below, false},
 	{"promise", Size{Terms: 2, Rounds: 1, Requests: 2, Lease: true}, below, false},
 	{"start", Size{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Time: 1, Restarts: 1}, below, false},
+}
+
+// ruleOf has the rule that refuses what each deliberate mistake of docs/model/lease.pml permits.
+var ruleOf = map[string]string{
+	"LEASE_FROM_ANSWER": "lease", "LEASE_WITHOUT_SLACK": "lease", "LEASE_IGNORES_DRIFT": "lease", "LEASE_CLOCK_STOPS": "lease", "LEASE_ON_OLD_CLOCK": "lease",
+	"LEASE_UNCONFIRMED": "lease", "LEASE_SURVIVES_TRANSFER": "lease", "LEASE_RETURNS_AFTER_TRANSFER": "lease", "VOTE_AFTER_RESTART": "start", "VOTE_AFTER_TERM_CHANGE": "promise",
+	"LEASE_FROM_CONFIRM": "lease", "PROMISE_WAIVED_ON_REFUSAL": "promise", "JOIN_ROUND_IN_FLIGHT": "round", "REUSE_ROUND_NUMBER": "confirmation", "COUNT_EARLY_GRANTS": "disk",
+}
+
+// TestSearch_AgreesWithTheModel: what is a mistake there breaks a promise here, without the rule that refuses it.
+func TestSearch_AgreesWithTheModel(t *testing.T) {
+	script, err := os.ReadFile("../../docs/model/check.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, leases, _ := strings.Cut(string(script), "\nleases() {")
+	leases, _, _ = strings.Cut(leases, "\n}")
+	mistakes := regexp.MustCompile(`\b[A-Z]+(_[A-Z]+)+\b`).FindAllString(leases, -1)
+	seen := map[string]bool{}
+	for _, m := range mistakes {
+		m = strings.TrimPrefix(m, "D") // of an option of the compiler
+		switch rule := ruleOf[m]; {
+		case m == "WORST_RATES" || m == "EARLY_REQUESTS" || m == "NO_TIDY": // no mistakes
+		case !slices.ContainsFunc(needed, func(n needs) bool { return n.rule == rule }):
+			t.Errorf("no rule that is needed refuses the mistake %s of the model", m)
+		default:
+			seen[m] = true
+		}
+	}
+	if len(seen) != len(ruleOf) {
+		t.Errorf("the model has the mistakes %v, want all of %v", seen, ruleOf)
+	}
 }
 
 // limit is how many states are looked at.
