@@ -1,5 +1,5 @@
 // Thrift measures an ID service over the framed binary protocol or, with -http, over HTTP/1.1,
-// and prints rates and latencies in microseconds. See docs/thrift.md. Without -addr it runs a
+// and prints rates and latencies in microseconds. See docs/snowflake.md. Without -addr it runs a
 // Thrift server in its own process. It checks that the IDs of each connection increase.
 package main
 

@@ -9,7 +9,7 @@ import (
 	"github.com/isotone/isotone/internal/check/fakecluster"
 )
 
-// TestPage_Pictures writes the pictures of docs/dashboard.md to the directory that
+// TestPage_Pictures writes the pictures of docs/health.md to the directory that
 // DASHBOARD_PICTURES names, if it is set.
 func TestPage_Pictures(t *testing.T) {
 	dir := os.Getenv("DASHBOARD_PICTURES")
