@@ -28,6 +28,9 @@ import (
 // beside the nodes, as a reader does.
 func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts many processes")
+	}
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skip("sh is missing")
@@ -142,9 +145,6 @@ func runDevCommand(t *testing.T, sh, bin, command string) {
 		if _, err := exec.LookPath(tool); err != nil && tool != "isotone" {
 			t.Skipf("%s is missing", tool)
 		}
-	}
-	if testing.Short() && (strings.HasPrefix(command, "go run") || strings.Contains(command, "demo")) {
-		t.Skip("too long for -short")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

@@ -148,6 +148,9 @@ func TestVersion_HasALineThatLeavesOutWhatIsNotKnown(t *testing.T) {
 }
 
 func TestSim_ReplaysASeed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("has one goroutine")
+	}
 	hash := func() string {
 		code, out, err := command("sim", "--seed", "3", "--json")
 		var s simSummary
