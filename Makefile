@@ -39,7 +39,7 @@ release-check: ## build a release twice, verify it, and install, upgrade and rem
 fresh-root: ## the first two commands of README.md on a minimal Debian with Go and nothing else: FRESH_ARGS
 	release/fresh-root.sh $(FRESH_ARGS)
 
-.PHONY: ci test flakes flakes-totals helm lint proof spec-search race sim mutants mutant-seeds spec
+.PHONY: ci test flakes flakes-totals helm lint proof spec-search race sim mutants mutant-seeds
 ci: ## everything a change has to pass
 	.ci/run
 
