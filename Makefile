@@ -178,7 +178,7 @@ verify: ## isotone verify on right and wrong systems, VERIFY (all) by name, VERI
 # mounts, loop devices, namespaces and iptables rules.
 #
 # make chaos CHAOS_MINUTES=5 CHAOS_SEED=1 CHAOS_ONLY="kill -9,SIGSTOP"
-# CHAOS_LOGS=DIR keeps the logs of the nodes when a run fails. RECORD=1 adds a line to the ledger
+# CHAOS_LOGS=DIR keeps the logs and protocol traces of the nodes when a run fails. RECORD=1 adds a line to the ledger
 # docs/evidence/storms.csv, also for the storms below.
 CHAOS_MINUTES ?= 30
 

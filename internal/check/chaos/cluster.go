@@ -3,7 +3,9 @@
 package chaos
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -360,18 +362,18 @@ func (c *Cluster) clean(n *Node) {
 	}
 }
 
-// keepLog copies the whole log to the directory in CHAOS_LOGS, if that is set.
+// keepLog copies the whole log, and the protocol trace if there is one, to the directory in CHAOS_LOGS, if that is set.
 func (n *Node) keepLog() {
 	dir := os.Getenv("CHAOS_LOGS")
 	if dir == "" {
 		return
 	}
-	path := filepath.Join(dir, strings.ReplaceAll(n.t.Name(), "/", "-")+"-"+filepath.Base(n.logPath))
-	log, err := os.ReadFile(n.logPath)
-	if err == nil {
-		err = os.WriteFile(path, log, 0o600)
+	for _, from := range []string{n.logPath, n.TracePath()} {
+		path := filepath.Join(dir, strings.ReplaceAll(n.t.Name(), "/", "-")+"-"+filepath.Base(from))
+		if err := copyFile(path, from); !errors.Is(err, fs.ErrNotExist) {
+			n.t.Logf("whole: %s, %v", path, err)
+		}
 	}
-	n.t.Logf("whole log: %s, %v", path, err)
 }
 
 func tail(path string, size int) string {
