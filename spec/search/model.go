@@ -203,12 +203,10 @@ func (m *move) restart(i int, size *Size) {
 		}
 	}
 	m.begin(i)
-	n.Ticks = 0
-	if n.Clock = 0; size.Time == 0 {
+	n.Ticks, n.Clock = 0, tickLag*tickLength
+	if !size.Lease { // then time makes no difference, and it may have waited
 		n.Clock, n.Ticks = (startTicks+tickLag)*tickLength, startTicks
 		m.on(i, spec.Event{Kind: spec.Tick, Count: startTicks})
-	} else {
-		n.Clock = tickLag * tickLength
 	}
 }
 

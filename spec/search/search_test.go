@@ -49,7 +49,7 @@ var needed = []needs{
 	{"confirmation", Size{Terms: 2, Rounds: 1, Requests: 2, Forged: true}, below, false},
 	{"lease", Size{Terms: 2, Rounds: 1, Requests: 2, Lease: true}, below, false},
 	{"promise", Size{Terms: 2, Rounds: 1, Requests: 2, Lease: true}, below, false},
-	{"start", Size{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Time: 1, Restarts: 1}, below, false},
+	{"start", Size{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Restarts: 1}, below, false},
 }
 
 // ruleOf has the rule that refuses what each deliberate mistake of docs/model/lease.pml permits.
