@@ -316,7 +316,8 @@ func (s *Spec) role(n *node, e Event) {
 	at := place{n.cluster, e.Term}
 	other := s.leaders[at]
 	s.require("leader", other == 0 || other == n.id, "node %d leads in term %d as well", other, e.Term)
-	s.require("disk", n.durable.term >= e.Term, "it leads in term %d, and has term %d on disk", e.Term, n.durable.term)
+	voted := n.durable.term > e.Term || n.durable.term == e.Term && n.durable.vote == n.id
+	s.require("disk", voted, "it leads in term %d, and has the vote for node %d in term %d on disk", e.Term, n.durable.vote, n.durable.term)
 	s.leaders[at] = n.id
 	n.leading = newLeading(e.Term)
 	n.elected(n.leading)

@@ -132,3 +132,29 @@ func TestSpec_ALeaderThatWasPaused(t *testing.T) {
 	}
 	refuses(t, "", append(history, on(1, spec.Event{Kind: spec.Confirmed, Peer: 2, Term: 2, Round: 1})...))
 }
+
+// TestSpec_AVoteThatIsNotOnDisk: a candidate that has only its term on disk does not lead in it: it could vote for another one after a restart.
+func TestSpec_AVoteThatIsNotOnDisk(t *testing.T) {
+	leads := func(vote uint64) []spec.Event {
+		return on(1,
+			spec.Event{Kind: spec.Start, Cluster: 1, Tick: 10},
+			spec.Event{Kind: spec.Restore, Cluster: 1, Config: &spec.Config{Voters: []uint64{1}}},
+			spec.Event{Kind: spec.BeginStep, At: 1},
+			spec.Event{Kind: spec.Vote, Term: 1, Peer: 1},
+			spec.Event{Kind: spec.Durable, Term: 1, Peer: vote},
+			spec.Event{Kind: spec.Role, Term: 1, Leads: true},
+		)
+	}
+	refuses(t, "disk", leads(0))
+	refuses(t, "", leads(1))
+}
+
+// TestSpec_APromiseLastsFromTheLatestQuestion that asked for as much.
+func TestSpec_APromiseLastsFromTheLatestQuestion(t *testing.T) {
+	history := append(follower(15), on(1,
+		spec.Event{Kind: spec.Asked, Term: 2, Peer: 9, Round: 2, Count: 9},
+		spec.Event{Kind: spec.Confirm, Term: 2, Peer: 9, Round: 2, Count: 9},
+		spec.Event{Kind: spec.Vote, Term: 3, Peer: 8},
+	)...)
+	refuses(t, "promise", history)
+}

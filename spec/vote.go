@@ -35,11 +35,16 @@ func (s *Spec) confirm(n *node, e Event) {
 	s.require("confirmation", e.Term >= n.termBefore, "it confirms round %d of term %d, and is in term %d", e.Round, e.Term, n.termBefore)
 	n.answeredIn(e.Term)
 	if e.Count > 0 {
-		i := slices.IndexFunc(n.asked, func(q question) bool { return q.term == e.Term && q.promise >= e.Count })
-		s.require("promise", i >= 0, "it promises the leader of term %d %d ticks, and was not asked for as many", e.Term, e.Count)
-		if i >= 0 {
+		asked := int64(-1) // when it was asked for as many last
+		for _, q := range n.asked {
+			if q.term == e.Term && q.promise >= e.Count {
+				asked = max(asked, int64(q.tick))
+			}
+		}
+		s.require("promise", asked >= 0, "it promises the leader of term %d %d ticks, and was not asked for as many", e.Term, e.Count)
+		if asked >= 0 {
 			n.promises = slices.DeleteFunc(n.promises, func(p promise) bool { return p.until <= n.ticks })
-			n.promises = append(n.promises, promise{e.Term, n.asked[i].tick + e.Count})
+			n.promises = append(n.promises, promise{e.Term, uint64(asked) + e.Count})
 		}
 	}
 	key := confirmation{e.Peer, e.Term, e.Round}

@@ -64,6 +64,7 @@ type term struct {
 	Acked     [nodes]bool
 	Rounds    uint8
 	Confirmed [roundsMax + 1][nodes]bool
+	Counted   [roundsMax + 1][nodes]bool
 }
 
 // request is waiting if Node is not 0, which is one more than the node.
@@ -203,11 +204,13 @@ func (m *move) restart(i int, size *Size) {
 		}
 	}
 	m.begin(i)
-	n.Ticks, n.Clock = 0, tickLag*tickLength
-	if !size.Lease { // then time makes no difference, and it may have waited
-		n.Clock, n.Ticks = (startTicks+tickLag)*tickLength, startTicks
-		m.on(i, spec.Event{Kind: spec.Tick, Count: startTicks})
+	// Without leases, time makes no difference, and it may have waited. With them it has to wait for as long as the promises are that may have been made.
+	n.Ticks = startTicks
+	if size.Lease {
+		n.Ticks -= promiseTicks
 	}
+	n.Clock = (n.Ticks + tickLag) * tickLength
+	m.on(i, spec.Event{Kind: spec.Tick, Count: uint64(n.Ticks)})
 }
 
 // forget removes a process that has ended from the state of the specification.
@@ -218,7 +221,7 @@ func (s *state) forget(process uint64) {
 
 // forgetTerm removes what nodes have confirmed in a term whose leader has ended: it makes no difference any more.
 func (s *state) forgetTerm(t int) {
-	s.Terms[t].Rounds, s.Terms[t].Confirmed = 0, [roundsMax + 1][nodes]bool{}
+	s.Terms[t].Rounds, s.Terms[t].Confirmed, s.Terms[t].Counted = 0, [roundsMax + 1][nodes]bool{}, [roundsMax + 1][nodes]bool{}
 	for iter := reflect.ValueOf(s.Spec).Elem().FieldByName("confirmed").MapRange(); iter.Next(); {
 		promises := writable(iter.Value().Elem().FieldByName("promises"))
 		for _, key := range promises.MapKeys() {
@@ -314,7 +317,11 @@ func (m *move) elect(i, voter, t, hasty int) {
 	n.Leads = true
 	n.Log = append(slices.Clip(n.Log), uint8(t))
 	m.Terms[t].Leader, m.Terms[t].Log = uint8(i+1), n.Log
-	m.on(i, spec.Event{Kind: spec.Role, Term: uint64(t), Leads: true}, m.persist(i))
+	list := []spec.Event{{Kind: spec.Role, Term: uint64(t), Leads: true}}
+	if i != hasty {
+		list = append(list, m.persist(i))
+	}
+	m.on(i, list...)
 }
 
 // appends have a node get the log of a leader. If that leads still, it applies its log then: two of three have it.
@@ -368,13 +375,19 @@ func (s *state) rounds(i int, size *Size, add func(string, func(*move))) {
 			e := spec.Event{Term: uint64(t), Round: uint64(round), Count: promise}
 			confirmed := e
 			confirmed.Kind, confirmed.Peer = spec.Confirmed, uint64(i+1)
-			if s.Terms[t].Confirmed[round][i] {
+			if l := &s.Terms[t]; !l.Counted[round][i] && (l.Confirmed[round][i] || size.Forged) {
+				name := "count"
+				if !l.Confirmed[round][i] {
+					name = "count what nobody has confirmed"
+				}
+				add(name, func(m *move) {
+					m.Terms[t].Counted[round][i] = true
+					m.on(leader, confirmed)
+				})
+			}
+			if s.Terms[t].Confirmed[round][i] || int(s.Nodes[i].Term) > t && !size.Forged {
 				continue
 			}
-			if size.Forged {
-				add("count what nobody has confirmed", func(m *move) { m.on(leader, confirmed) })
-			}
-			// What is received at once serves no less than what is received later.
 			add("confirm", func(m *move) {
 				m.enter(i, t)
 				m.Terms[t].Confirmed[round][i] = true
@@ -385,7 +398,6 @@ func (s *state) rounds(i int, size *Size, add func(string, func(*move))) {
 					list = slices.Delete(list, 1, 2)
 				}
 				m.on(i, list...)
-				m.on(leader, confirmed)
 			})
 		}
 	}

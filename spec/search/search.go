@@ -2,8 +2,8 @@
 // permit must keep what they are for: no timestamp is issued twice, and each is above all that were answered before its request came. Without any one of them that
 // fails, so each is needed.
 //
-// Raft is a part of the model, and not of the specification: candidates with logs that are good enough, majorities of votes and of acknowledgements. Messages
-// are lost, delayed and repeated without limit: what was sent once may be received at any time.
+// Raft is a part of the model, and not of the specification: candidates with logs that are good enough, majorities of votes and of acknowledgements. README.md says what
+// may happen, and what is left out.
 package search
 
 import (
@@ -17,7 +17,7 @@ import (
 )
 
 // promises are the rules that say what the others are for. The search does not go by them.
-var promises = []string{"order", "leader"}
+var promises = []string{"order", "leader", "log"}
 
 // Result is what a search has found.
 type Result struct {
