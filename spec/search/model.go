@@ -152,13 +152,13 @@ func (s *state) actions(size *Size) (list []action) {
 		}
 	}
 	if int(s.Time) < size.Time {
-		add("time", func(m *move) { m.passTime(size.Fast) })
+		add("time", func(m *move) { m.advance(size.Fast) })
 	}
 	return list
 }
 
-// passTime has clocks go on. Ticks come as late as they may: a promise is then over the sooner.
-func (m *move) passTime(isFast [nodes]bool) {
+// advance has clocks go on. Ticks come as late as they may: a promise is then over the sooner.
+func (m *move) advance(isFast [nodes]bool) {
 	m.Time++
 	for i := range m.Nodes {
 		n := &m.Nodes[i]
