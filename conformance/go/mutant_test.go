@@ -110,6 +110,9 @@ const secondAnswer = `		if b == nil {
 // patience is short: none of the client's own times is longer. A mutant that is slow only, and fails for that, is another bug.
 const patience = 8 * time.Second
 
+// playsMax is how often a scenario may pass before a bug counts as one that it does not notice.
+const playsMax = 5
+
 // TestMutants_AreNoticed: each bug makes its scenario fail.
 func TestMutants_AreNoticed(t *testing.T) {
 	root, err := filepath.Abs("../..")
@@ -136,12 +139,19 @@ func (m mutant) isNoticed(t *testing.T, driver ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := conformance.Run(t.Context(), conformance.Suite{Driver: driver, Scenarios: list, Patience: patience})
-	if err != nil {
-		t.Fatal(err)
+	var o conformance.Outcome
+	// A driver that hurries may be slowed down by a busy machine: then it is played to again.
+	for range playsMax {
+		report, err := conformance.Run(t.Context(), conformance.Suite{Driver: driver, Scenarios: list, Patience: patience})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o = report.Outcomes[0]
+		t.Log(o.Took, o.Faults, o.Skipped)
+		if !o.Passed || o.Skipped != "" {
+			break
+		}
 	}
-	o := report.Outcomes[0]
-	t.Log(o.Took, o.Faults, o.Skipped)
 	switch {
 	case strings.HasPrefix(o.Skipped, "the client has no"):
 		t.Error(o.Skipped)
