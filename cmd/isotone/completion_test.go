@@ -76,9 +76,7 @@ var completionCases = []completionCase{
 
 func TestCompletion_NamesWhatMayFollow(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("has one goroutine")
-	}
+	oneGoroutine(t)
 	for _, tc := range completionCases {
 		args := append([]string{"complete", "--"}, strings.Split(tc.words, "|")...)
 		code, out, errs := command(args...)

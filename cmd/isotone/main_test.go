@@ -147,10 +147,16 @@ func TestVersion_HasALineThatLeavesOutWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestSim_ReplaysASeed(t *testing.T) {
+// oneGoroutine skips a test if CI looks for races (-short): it has none to find. CI runs the test without -short before.
+func oneGoroutine(t *testing.T) {
+	t.Helper()
 	if testing.Short() {
-		t.Skip("has one goroutine")
+		t.Skip("-short looks for races, and this has one goroutine")
 	}
+}
+
+func TestSim_ReplaysASeed(t *testing.T) {
+	oneGoroutine(t)
 	hash := func() string {
 		code, out, err := command("sim", "--seed", "3", "--json")
 		var s simSummary

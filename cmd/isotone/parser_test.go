@@ -11,9 +11,7 @@ import (
 
 // TestParser_OfOneCommandSaysWhatThatOfAllDoes, in the help of everything, and about what is wrong.
 func TestParser_OfOneCommandSaysWhatThatOfAllDoes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("has one goroutine")
-	}
+	oneGoroutine(t)
 	var out bytes.Buffer
 	options := []kong.Option{kong.Name("isotone"), kong.Writers(&out, &out), kong.Exit(func(int) {}), kong.ConfigureHelp(kong.HelpOptions{Compact: true})}
 	all, err := kong.New(&cli{}, options...)

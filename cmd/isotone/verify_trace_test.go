@@ -31,9 +31,7 @@ func simulatedTrace(t *testing.T) string {
 
 // TestVerifyTrace_PermitsWhatHappened, for people and for programs.
 func TestVerifyTrace_PermitsWhatHappened(t *testing.T) {
-	if testing.Short() {
-		t.Skip("has one goroutine")
-	}
+	oneGoroutine(t)
 	path := simulatedTrace(t)
 	if code, out, errs := command("verify", "trace", path); code != 0 || !strings.Contains(out, "the specification permits all of them") {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
@@ -47,9 +45,7 @@ func TestVerifyTrace_PermitsWhatHappened(t *testing.T) {
 
 // TestVerifyTrace_RefusesAnAnswerBelowTheOneBefore, and says which event, which rule, and why.
 func TestVerifyTrace_RefusesAnAnswerBelowTheOneBefore(t *testing.T) {
-	if testing.Short() {
-		t.Skip("has one goroutine")
-	}
+	oneGoroutine(t)
 	path := simulatedTrace(t)
 	text, err := os.ReadFile(path)
 	if err != nil {

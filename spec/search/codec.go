@@ -23,7 +23,7 @@ var unread = map[string]bool{
 // stepOf are the fields that number steps of a node. Only their order counts, so they are encoded by rank.
 var stepOf = map[string]bool{"spec.request.step": true, "spec.round.step": true}
 
-// kind is how values of a type are encoded.
+// kind is how the values of a struct are encoded: which of its fields.
 type kind struct {
 	fields []field
 }
@@ -37,6 +37,7 @@ type field struct {
 
 var kinds sync.Map // by reflect.Type
 
+// kindOf returns how a struct is encoded.
 func kindOf(t reflect.Type) *kind {
 	if k, ok := kinds.Load(t); ok {
 		return k.(*kind)

@@ -18,16 +18,15 @@ const (
 // A tick takes tickLength on the clock of a node, and ticks may come tickLag late, and then at once. A lease of promiseTicks is one tick less what clocks may be wrong by: see
 // spec.node.lease.
 const (
-	tickLength     = 11
-	tickLag        = 3
-	promiseTicks   = 4
-	startTicks     = 10 // a node votes for nobody before
-	slow, fast     = 9, 11
-	firstCeiling   = 2
-	firstProcess   = 10
-	clusterID      = 1
-	reservedATerm  = 2
-	timestampsMost = firstCeiling + reservedATerm*(termsMax+1)
+	tickLength    = 11
+	tickLag       = 3
+	promiseTicks  = 4
+	startTicks    = 10    // a node votes for nobody before
+	slow, fast    = 9, 11 // how far clocks go on when time passes
+	firstCeiling  = 2
+	firstProcess  = 10
+	clusterID     = 1
+	reservedATerm = 2
 )
 
 // state is a state of the model: what the specification knows, and what surrounds it.
@@ -70,7 +69,6 @@ type term struct {
 // request is waiting if Node is not 0, which is one more than the node.
 type request struct {
 	Node     uint8
-	Lease    bool
 	Answered uint64 // its timestamp; 0: none
 	// Above is the largest timestamp that was answered before it came.
 	Above uint64
@@ -79,7 +77,7 @@ type request struct {
 // Size bounds a search to terms with a leader, rounds of each term, requests, restarts of nodes.
 type Size struct {
 	Terms, Rounds, Requests, Restarts int
-	// Lease: requests may be answered by a lease, and Time is how often the clocks go on, those of Fast nodes by a tick, those of others by a tenth less and more.
+	// Lease: requests may be answered by a lease. Time is how often the clocks go on: by a tick on Fast nodes, by 9/11 of one on the others.
 	Lease bool
 	Time  int
 	Fast  [nodes]bool
@@ -108,11 +106,10 @@ func (m *move) on(i int, events ...spec.Event) {
 	}
 }
 
+// give gives an event of the process of a node to the specification, unless it has refused one before.
 func (m *move) give(i int, e spec.Event) {
 	e.Node, e.Process = uint64(i+1), m.Nodes[i].Process
-	if m.refused = m.refused || m.Spec.Step(e) != nil; m.refused {
-		return
-	}
+	m.refused = m.refused || m.Spec.Step(e) != nil
 }
 
 // initial is a state in which all nodes follow nobody, with an entry that is applied.
@@ -232,8 +229,8 @@ func (s *state) forgetTerm(t int) {
 	}
 }
 
-// elections have a node elected by itself and another one, in a term that neither knows. Votes do nothing until a majority has them, so both are given at once. With Hasty, one of them may
-// not be on disk.
+// elections have a node elected by itself and another one, in the latest term that has a leader or in the next one. Votes do nothing until a majority has them, so both are given at once.
+// With Hasty, one of them may not be on disk.
 func (s *state) elections(i int, size *Size, add func(string, func(*move))) {
 	last := 0
 	for t := range s.Terms {
@@ -289,6 +286,7 @@ func (m *move) persist(i int) spec.Event {
 	return spec.Event{Kind: spec.Durable, Term: uint64(n.Term), Peer: uint64(n.Voted), Index: uint64(len(n.Log))}
 }
 
+// vote has a node vote, as soon as it may. hasty: it sends the vote before that is on disk.
 func (m *move) vote(i, candidate, t int, hasty bool) {
 	m.tick(i, m.free(i, t))
 	m.enter(i, t)

@@ -75,6 +75,7 @@ func Search(size Size, limit int, without ...string) Result {
 	return r
 }
 
+// way returns the actions up to a state.
 func (f *found) way() (list []string) {
 	for ; f.before != nil; f = f.before {
 		list = append(list, f.action)
@@ -100,6 +101,7 @@ func expand(layer []*found, size *Size, ignored []string) [][]*found {
 	return lists
 }
 
+// successors returns what follows from a state by one action, or what did until a promise broke.
 func (f *found) successors(size *Size, ignored []string) (list []*found) {
 	for _, a := range f.state(ignored).actions(size) {
 		m := move{state: f.state(ignored)}
@@ -115,6 +117,7 @@ func (f *found) successors(size *Size, ignored []string) (list []*found) {
 	return list
 }
 
+// state decodes a state that is not expanded.
 func (f *found) state(ignored []string) *state {
 	s := &state{}
 	d := decoder{f.code}
@@ -126,7 +129,7 @@ func (f *found) state(ignored []string) *state {
 	return s
 }
 
-// writable is a field that is not exported, as one that is.
+// writable returns a field of the specification's state that can be set although it is not exported.
 func writable(v reflect.Value) reflect.Value {
 	return reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
 }

@@ -59,8 +59,8 @@ var ruleOf = map[string]string{
 	"LEASE_FROM_CONFIRM": "lease", "PROMISE_WAIVED_ON_REFUSAL": "promise", "JOIN_ROUND_IN_FLIGHT": "round", "REUSE_ROUND_NUMBER": "confirmation", "COUNT_EARLY_GRANTS": "disk",
 }
 
-// TestSearch_AgreesWithTheModel: each mistake there is assigned to a rule, without which a promise breaks here.
-func TestSearch_AgreesWithTheModel(t *testing.T) {
+// TestSearch_HasARuleForEachMistakeOfTheModel, without which a promise breaks here.
+func TestSearch_HasARuleForEachMistakeOfTheModel(t *testing.T) {
 	script, err := os.ReadFile("../../docs/model/check.sh")
 	if err != nil {
 		t.Fatal(err)

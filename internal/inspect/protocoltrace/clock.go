@@ -1,8 +1,6 @@
 package protocoltrace
 
 import (
-	"encoding/binary"
-
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone/internal/core/interval"
@@ -62,14 +60,6 @@ func (r *recorder) clockTold(of *replica.Replica, e *replica.Effects) {
 
 func readingOf(r interval.Reading) *spec.Reading {
 	return &spec.Reading{Term: r.Term, Earliest: r.Earliest, Latest: r.Latest, Limit: r.Limit}
-}
-
-// sinceOf returns what a vote says: how long ago the voter answered a leader.
-func sinceOf(m *raftpb.Message) int64 {
-	if len(m.GetContext()) != 8 {
-		return 0
-	}
-	return int64(min(binary.LittleEndian.Uint64(m.GetContext()), 1<<62))
 }
 
 // proposedOf returns the entries of a write that this node has proposed as the leader, and that move time or its limits.

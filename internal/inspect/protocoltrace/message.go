@@ -1,11 +1,14 @@
 package protocoltrace
 
 import (
+	"encoding/binary"
+
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone/spec"
 )
 
+// received says what a message of a peer means.
 func (r *recorder) received(m *raftpb.Message) {
 	e := spec.Event{Peer: m.GetFrom(), Term: m.GetTerm(), Round: roundOf(m), Count: promiseOf(m)}
 	switch m.GetType() {
@@ -49,4 +52,55 @@ func (r *recorder) cut(m *raftpb.Message) {
 			return
 		}
 	}
+}
+
+// sent says what a message to a peer means.
+func (r *recorder) sent(m *raftpb.Message) {
+	e := spec.Event{Peer: m.GetTo(), Term: m.GetTerm(), Round: roundOf(m), Count: promiseOf(m)}
+	switch m.GetType() {
+	case raftpb.MsgHeartbeat:
+		if e.Kind = spec.Ask; e.Round == 0 {
+			return
+		}
+	case raftpb.MsgHeartbeatResp:
+		e.Kind = spec.Confirm
+	case raftpb.MsgAppResp:
+		if m.GetReject() {
+			return
+		}
+		e = spec.Event{Kind: spec.Ack, Peer: m.GetTo(), Term: m.GetTerm(), Index: m.GetIndex()}
+	case raftpb.MsgVoteResp:
+		if m.GetReject() {
+			return
+		}
+		e = spec.Event{Kind: spec.VoteSent, Peer: m.GetTo(), Term: m.GetTerm(), Since: sinceOf(m)}
+	case raftpb.MsgVote:
+		e = spec.Event{Kind: spec.Campaign, Peer: m.GetTo(), Term: m.GetTerm(), Index: m.GetIndex()}
+	case raftpb.MsgTimeoutNow:
+		e = spec.Event{Kind: spec.Transfer, Peer: m.GetTo(), Term: m.GetTerm()}
+	default:
+		return
+	}
+	r.add(e)
+}
+
+// roundOf returns the number of the round of a heartbeat or its answer, 0 for none.
+func roundOf(m *raftpb.Message) uint64 {
+	if len(m.GetContext()) != 8 {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(m.GetContext())
+}
+
+// promiseOf returns the promise that a heartbeat asks for, or that its answer gives, in ticks.
+func promiseOf(m *raftpb.Message) uint64 {
+	return max(m.GetRejectHint(), 1) - 1
+}
+
+// sinceOf returns what a vote says: how long ago the voter answered a leader.
+func sinceOf(m *raftpb.Message) int64 {
+	if len(m.GetContext()) != 8 {
+		return 0
+	}
+	return int64(min(binary.LittleEndian.Uint64(m.GetContext()), 1<<62))
 }

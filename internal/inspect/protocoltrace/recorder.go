@@ -2,7 +2,6 @@
 package protocoltrace
 
 import (
-	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -240,35 +239,6 @@ func (r *recorder) votes(w *replica.Write) {
 	}
 }
 
-func (r *recorder) sent(m *raftpb.Message) {
-	e := spec.Event{Peer: m.GetTo(), Term: m.GetTerm(), Round: roundOf(m), Count: promiseOf(m)}
-	switch m.GetType() {
-	case raftpb.MsgHeartbeat:
-		if e.Kind = spec.Ask; e.Round == 0 {
-			return
-		}
-	case raftpb.MsgHeartbeatResp:
-		e.Kind = spec.Confirm
-	case raftpb.MsgAppResp:
-		if m.GetReject() {
-			return
-		}
-		e = spec.Event{Kind: spec.Ack, Peer: m.GetTo(), Term: m.GetTerm(), Index: m.GetIndex()}
-	case raftpb.MsgVoteResp:
-		if m.GetReject() {
-			return
-		}
-		e = spec.Event{Kind: spec.VoteSent, Peer: m.GetTo(), Term: m.GetTerm(), Since: sinceOf(m)}
-	case raftpb.MsgVote:
-		e = spec.Event{Kind: spec.Campaign, Peer: m.GetTo(), Term: m.GetTerm(), Index: m.GetIndex()}
-	case raftpb.MsgTimeoutNow:
-		e = spec.Event{Kind: spec.Transfer, Peer: m.GetTo(), Term: m.GetTerm()}
-	default:
-		return
-	}
-	r.add(e)
-}
-
 func (r *recorder) answered(a replica.Answer, of *replica.Replica) {
 	q, ok := r.requests[a.Token]
 	if !ok {
@@ -453,16 +423,4 @@ func changeOf(cc *raftpb.ConfChangeV2) *spec.Change {
 		}
 	}
 	return c
-}
-
-// roundOf returns the number of the round of a heartbeat or its answer, 0 for none, and promiseOf its promise in ticks.
-func roundOf(m *raftpb.Message) uint64 {
-	if len(m.GetContext()) != 8 {
-		return 0
-	}
-	return binary.LittleEndian.Uint64(m.GetContext())
-}
-
-func promiseOf(m *raftpb.Message) uint64 {
-	return max(m.GetRejectHint(), 1) - 1
 }
