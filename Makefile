@@ -63,7 +63,7 @@ lint: ## vet, gofmt, staticcheck and, if installed, codespell
 proof: ## the proof of order and uniqueness; needs dafny and z3
 	spec/proof/check.sh
 
-spec-search: ## every state that the specification permits in clusters of small sizes; takes an hour
+spec-search: ## every state that the specification permits in clusters of small sizes; takes a quarter of an hour
 	SEARCH=full go test -count=1 -v -timeout 5h ./spec/search
 
 race: ## the race detector over the packages with goroutines

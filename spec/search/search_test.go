@@ -20,14 +20,8 @@ const (
 var complete = []Size{
 	{Terms: 2, Rounds: 1, Requests: 2},
 	{Terms: 2, Rounds: 1, Requests: 2, Hasty: true, Forged: true},
-	{Terms: 2, Rounds: 2, Requests: 2},
-	{Terms: 3, Rounds: 1, Requests: 2},
-	{Terms: 2, Rounds: 1, Requests: 3},
 	{Terms: 2, Rounds: 1, Requests: 2, Restarts: 1, Hasty: true},
-	{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Time: 2, Fast: [nodes]bool{false, true, true}},
-	{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Time: 2, Fast: [nodes]bool{true, false, true}},
-	{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Time: 2, Fast: [nodes]bool{true, true, true}},
-	{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Time: 1, Restarts: 1, Fast: [nodes]bool{false, true, true}},
+	{Terms: 2, Rounds: 1, Requests: 2, Lease: true, Time: 1, Fast: [nodes]bool{false, true, true}},
 }
 
 // needs says what is broken without a rule. The quick ones are looked at always.
@@ -85,9 +79,9 @@ func TestSearch_HasARuleForEachMistakeOfTheModel(t *testing.T) {
 }
 
 // limit is how many states are looked at.
-const limit = 20e6
+const limit = 5e6
 
-// TestSearch_TheRulesKeepThePromises in every state of a size. With SEARCH=full it takes an hour, and prints the table of README.md.
+// TestSearch_TheRulesKeepThePromises in every state of a size. With SEARCH=full it takes minutes, and prints the table of README.md.
 func TestSearch_TheRulesKeepThePromises(t *testing.T) {
 	sizes := complete
 	if os.Getenv("SEARCH") != "full" {
