@@ -67,15 +67,39 @@ start() {
   done
 }
 
-# term prints what changes with the leader.
-term() { curl -s "http://${nodes[0]}/members" | grep -o '"leader":{[^}]*}\|"term":[0-9]*'; }
+# members prints /members of the first node that names a leader. It waits up to 30 s for one.
+members() {
+  local node said try
+  for try in $(seq 100); do
+    for node in "${nodes[@]}"; do
+      said=$(curl -sS --max-time 5 "http://$node/members" 2>&1)
+      grep '"leader":{[^}]*"addr":"[^"]' <<<"$said" && return 0
+      [ "$try" != 1 ] || echo "$node names no leader: $said" >&2
+    done
+    sleep 0.3
+  done
+  echo "run.sh: no node names a leader for 30 s; the last one said: $said" >&2
+  return 1
+}
 
-# by_leader sets addrs: the nodes, the leader first.
+# by_leader sets addrs: the nodes, the leader first; and term, which changes with the leader.
 by_leader() {
-  local node
-  leader=$(curl -s "http://${nodes[0]}/members" | sed -n 's/.*"leader":{[^}]*"addr":"\([^"]*\)".*/\1/p')
+  local node said
+  said=$(members) || exit 1
+  term=$(grep -o '"leader":{[^}]*}\|"term":[0-9]*' <<<"$said")
+  leader=$(sed -n 's/.*"leader":{[^}]*"addr":"\([^"]*\)".*/\1/p' <<<"$said")
   addrs=("$leader")
   for node in "${nodes[@]}"; do [ "$node" = "$leader" ] || addrs+=("$node"); done
+}
+
+# served waits until a node serves this address again, which has used up what it may have refused or take back: 8 s at most.
+served() {
+  for _ in $(seq 300); do
+    curl -sf -o /dev/null "http://$1/members" && return 0
+    sleep 0.1
+  done
+  echo "$1 serves this address no more: $(curl -s "http://$1/members")"
+  return 1
 }
 
 # --- what is there
@@ -194,6 +218,7 @@ check_h2spec() {
     [ $tests = 146 ] || { echo "$tests tests over TLS, want 146"; return 1; }
   h2spec_at "${addrs[1]}" /members none -t -k "${rest[@]}" && h2spec_at "${addrs[1]}" /members none -t -k http2/5.1.2 &&
     h2spec_at "${addrs[2]}" /api/snowflake "$preface" "${rest[@]}" && h2spec_at "${addrs[2]}" /api/snowflake none http2/5.1.2 &&
+    served "${addrs[0]}" && served "${addrs[1]}" && served "${addrs[2]}" &&
     echo "2.2.1: all 146 tests over TLS, in the loop and through a handler; without TLS all but '$preface'"
 }
 
@@ -456,11 +481,13 @@ passed=0 failed=0 skipped=0
 for name; do
   for try in 1 2 3; do
     by_leader
-    before=$(term)
+    before=$term
     said=$("check_$name" 2>&1)
     status=$?
+    [ $status != 0 ] && [ $status != 77 ] || break
+    by_leader
     # An election in the middle is no fault of the client, which was told who leads.
-    [ $status != 0 ] && [ $status != 77 ] && [ "$(term)" != "$before" ] || break
+    [ "$term" != "$before" ] || break
     echo "$name: the leader changed meanwhile, try $try"
   done
   said=$(paste -sd' ' <<<"$said")
