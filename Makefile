@@ -144,7 +144,7 @@ clients: ## the clients in other languages: their own checks, and the conformanc
 	.ci/run clients
 
 clients-mutants: ## deliberate bugs of the clients in other languages, each noticed by a scenario of the kit: CLIENT (all of them)
-	go test -tags mutants -count=1 -timeout 40m -parallel 6 -run 'OtherLanguages/^$(CLIENT)' ./conformance/go
+	go test -tags mutants -count=1 -timeout 40m -parallel 6 -run 'OtherLanguages/^$(CLIENT)' ./clients/go
 
 clients-bench: ## 1,000 callers of each client, and a lone call beside a bare socket: CLIENTS (all languages)
 	bench/clients.sh $(CLIENTS)

@@ -15,7 +15,7 @@ trap 'rm -rf "$dir"' EXIT
 
 # driver_LANGUAGE builds the driver of the client for the conformance kit, and sets driver, its command line.
 driver_go() {
-  go build -o "$dir/go" ./conformance/go
+  go build -o "$dir/go" ./clients/go
   driver=("$dir/go")
 }
 driver_python() { driver=(python3 clients/python/driver.py); }

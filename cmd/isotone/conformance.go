@@ -39,7 +39,7 @@ type conformanceRunCmd struct {
 func (conformanceRunCmd) Help() string {
 	return "It plays the nodes of a cluster on ports of 127.0.0.1, and tells the client what to do through a driver: a program that reads and writes " +
 		"lines of JSON, as conformance/README.md describes. docs/client-protocol.md has the rules.\n\n" +
-		"  isotone conformance run -- go run ./conformance/go\n" +
+		"  isotone conformance run -- go run ./clients/go\n" +
 		"  isotone conformance run --scenario 'moved-*' -- ./driver\n\n" +
 		"It exits with code 1 if a scenario failed. Scenarios that need a feature which the client lacks are skipped."
 }

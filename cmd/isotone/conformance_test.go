@@ -19,7 +19,7 @@ import (
 func goDriver(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "driver.exe")
-	if out, err := exec.Command("go", "build", "-o", path, "../../conformance/go").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", path, "../../clients/go").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return path

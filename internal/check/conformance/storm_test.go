@@ -19,7 +19,7 @@ func build(t *testing.T) (isotone, driver string) {
 		t.Fatal(err)
 	}
 	driver = filepath.Join(dir, "driver.exe")
-	if out, err := exec.Command("go", "build", "-o", driver, "../../../conformance/go").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", driver, "../../../clients/go").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return isotone, driver

@@ -154,7 +154,7 @@ interop/redislocks:
 
 spec/proof:
 
-conformance/go:                 . client snowflake internal/check/conformance
+clients/go:                     . client snowflake internal/check/conformance
 
 examples/joke:                  internal/check/demoscale
 examples/intervals:             . client internal/core/lincheck internal/check/cluster internal/check/svg internal/core/wire

@@ -122,7 +122,7 @@ func TestMutants_AreNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	right, command := programs(t, root, mutants, "build", "./conformance/go")
+	right, command := programs(t, root, mutants, "build", "./clients/go")
 	passes(t, mutants, right)
 	for _, m := range mutants {
 		t.Run(m.testName(), func(t *testing.T) {
