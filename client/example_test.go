@@ -64,13 +64,13 @@ func ExampleClient_Timeline() {
 func ExampleClient_Timestamp_deadline() {
 	c := exampleClient()
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	switch _, err := c.Timestamp(ctx); {
 	case err == nil:
 		fmt.Println("ok")
 	case errors.Is(err, context.DeadlineExceeded): // as isotone.ErrDeadlineExceeded
-		fmt.Println("no leader for half a second; the message has the last failure:", err)
+		fmt.Println("no leader for 20 seconds; the message has the last failure:", err)
 	case errors.Is(err, isotone.ErrOverloaded):
 		fmt.Println("too many calls of this process are waiting")
 	}
