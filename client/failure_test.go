@@ -321,7 +321,7 @@ func TestLeader_HearsayDoesNotWinOverTheLeaderItself(t *testing.T) {
 	f.lead(2)
 	begin := time.Now()
 	wantTimestamp(t, c)
-	if took := time.Since(begin); took > 8*time.Second { // for ever if hearsay won
+	if took := time.Since(begin); took > 8*time.Second { // a second for each time that hearsay won
 		t.Errorf("took %v", took)
 	}
 }
