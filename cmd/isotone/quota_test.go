@@ -30,13 +30,14 @@ func TestAccess_AQuotaIsWaitedFor(t *testing.T) {
 	if code, out, err := command("member", "list", "--endpoint", s.addr(), "--timeout", "60s"); code != 0 {
 		t.Errorf("exit code %d, %s%s", code, out, err)
 	}
+	// A wait that would be longer than the command may take is none. If it were, this would take ten minutes.
 	s = serveScript(t, func(w http.ResponseWriter) {
-		w.Header().Set("Retry-After", "60")
+		w.Header().Set("Retry-After", "3600")
 		w.WriteHeader(http.StatusTooManyRequests)
-		_, _ = w.Write(httpapi.Body(isotone.CodeQuotaExceeded, "10 a minute"))
+		_, _ = w.Write(httpapi.Body(isotone.CodeQuotaExceeded, "10 an hour"))
 	})
-	if code, _, err := command("member", "list", "--endpoint", s.addr(), "--timeout", "30s"); code != exitFailure || !strings.Contains(err, "quota_exceeded") {
-		t.Errorf("exit code %d, %s", code, err)
+	if code, _, err := command("member", "list", "--endpoint", s.addr(), "--timeout", "10m"); code != exitFailure || !strings.Contains(err, "quota_exceeded") || len(s.requests()) != 1 {
+		t.Errorf("exit code %d, %s, %d requests", code, err, len(s.requests()))
 	}
 	forbidden := func(w http.ResponseWriter) {
 		w.WriteHeader(http.StatusForbidden)

@@ -116,7 +116,11 @@ func (c *Client) Checked(ctx context.Context, method, path string, body []byte, 
 		if !worthRepeating(err, attempts, busyUntil) {
 			return nil, err
 		}
-		timer := time.NewTimer(pauseAfter(err))
+		pause := pauseAfter(err)
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause {
+			return nil, err // it will not be served in time
+		}
+		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
