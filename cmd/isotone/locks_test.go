@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,9 @@ func TestLocks_AreListedAndBroken(t *testing.T) {
 	wantRun(t, 1, "", "is held with token", "locks", "break", "shop/nightly", token, "--yes", "--endpoint", addr)
 }
 
+// isTimestamp matches the output of a command that prints a timestamp.
+var isTimestamp = regexp.MustCompile("^[0-9a-f]{32}\n$")
+
 func TestFrontier_Commands(t *testing.T) {
 	t.Parallel()
 	addr, clients := lockClients(t)
@@ -80,7 +84,9 @@ func TestFrontier_Commands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantRun(t, 0, "0", "", "frontier", "wait", "orders", "--endpoint", addr)
+	if code, out, text := command("frontier", "wait", "orders", "--endpoint", addr); code != 0 || !isTimestamp.MatchString(out) {
+		t.Fatalf("exit code %d, %s%s", code, out, text)
+	}
 	op, err := w.Begin(rig.Soon(t))
 	if err != nil {
 		t.Fatal(err)
