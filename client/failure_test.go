@@ -251,7 +251,7 @@ func TestLeader_SilentIsLeftForItsSuccessor(t *testing.T) {
 	for range 100 {
 		wantTimestamp(t, c)
 	}
-	if took := time.Since(begin); took > 20*time.Second { // a second each if they waited for it
+	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("100 calls beside a silent node took %v", took)
 	}
 	f.nodes[0].thaw()
@@ -321,7 +321,7 @@ func TestLeader_HearsayDoesNotWinOverTheLeaderItself(t *testing.T) {
 	f.lead(2)
 	begin := time.Now()
 	wantTimestamp(t, c)
-	if took := time.Since(begin); took > 8*time.Second { // a second for each time that hearsay won
+	if took := time.Since(begin); took > 3*time.Second {
 		t.Errorf("took %v", took)
 	}
 }
@@ -366,7 +366,7 @@ func TestAddrs_TheBadDoNotHarmTheGood(t *testing.T) {
 	if _, err := c.Snowflake(within(t, 10*time.Second)); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(begin); took > 20*time.Second { // a second each if the calls waited for the bad ones
+	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("took %v", took)
 	}
 }

@@ -17,8 +17,8 @@ import (
 const (
 	// attachTimeout and detachTimeout bound how long strace may take to attach to all threads and to detach, endTimeout how long it
 	// may take to end after SIGKILL.
-	attachTimeout = 30 * time.Second
-	detachTimeout = 30 * time.Second
+	attachTimeout = 10 * time.Second
+	detachTimeout = 10 * time.Second
 	endTimeout    = 20 * time.Second
 	// leftWait bounds the wait for the output of what a command has left behind.
 	leftWait = time.Second
