@@ -92,13 +92,13 @@ by_leader() {
   for node in "${nodes[@]}"; do [ "$node" = "$leader" ] || addrs+=("$node"); done
 }
 
-# served waits until a node serves this address again, which has used up what it may have refused or take back: 8 s at most.
+# served waits until a node serves this address again, whose limit of refused requests h2spec has used up. It recovers within 8 s (docs/security.md).
 served() {
   for _ in $(seq 300); do
     curl -sf -o /dev/null "http://$1/members" && return 0
     sleep 0.1
   done
-  echo "$1 serves this address no more: $(curl -s "http://$1/members")"
+  echo "$1 still refuses this address: $(curl -s "http://$1/members")"
   return 1
 }
 

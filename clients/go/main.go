@@ -1,4 +1,4 @@
-// Command go is the driver of the Go client for the conformance kit; conformance/README.md describes drivers.
+// Command go is the driver of the Go client, package client, for the conformance kit; conformance/README.md describes drivers.
 package main
 
 import (

@@ -29,7 +29,7 @@ import (
 func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("-short looks for races in this process, and this starts some sixty others")
+		t.Skip("-short is for the race detector, and this starts some sixty processes; go test without -short runs it")
 	}
 	sh, err := exec.LookPath("sh")
 	if err != nil {

@@ -147,11 +147,11 @@ func TestVersion_HasALineThatLeavesOutWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-// oneGoroutine skips a test if CI looks for races (-short): it has none to find. CI runs the test without -short before.
+// oneGoroutine skips a test with -short, which CI's step race sets: one goroutine has no races. The step test runs it.
 func oneGoroutine(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("-short looks for races, and this has one goroutine")
+		t.Skip("-short is for the race detector, and this has one goroutine; go test without -short runs it")
 	}
 }
 

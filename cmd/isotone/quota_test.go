@@ -30,7 +30,7 @@ func TestAccess_AQuotaIsWaitedFor(t *testing.T) {
 	if code, out, err := command("member", "list", "--endpoint", s.addr(), "--timeout", "60s"); code != 0 {
 		t.Errorf("exit code %d, %s%s", code, out, err)
 	}
-	// A wait that would be longer than the command may take is none. If it were, this would take ten minutes.
+	// It does not begin a wait longer than its --timeout; else this test would take ten minutes.
 	s = serveScript(t, func(w http.ResponseWriter) {
 		w.Header().Set("Retry-After", "3600")
 		w.WriteHeader(http.StatusTooManyRequests)
